@@ -1,0 +1,68 @@
+"""What a task is: problems, and a verdict on a completion's text. No tensors here."""
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, Protocol, runtime_checkable
+
+Split = Literal["train", "validation", "test"]
+SPLITS: tuple[Split, ...] = ("train", "validation", "test")
+Source = Literal["procedural", "path", "hub"]
+
+
+class DataError(ValueError):
+    """Data that cannot be used; the message is one line and says what to do."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Problem:
+    """One question. `prompt` is the user's message; the engine adds the chat template."""
+
+    id: str  # stable across machines: "gsm8k/test/17"
+    prompt: str
+    reference: str  # the gold answer, or the tests that a program must pass
+    meta: Mapping[str, str] = field(default_factory=dict[str, str])  # for breakdowns: level, subject, ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Score:
+    """A verdict on one completion."""
+
+    reward: float  # what training maximises
+    correct: bool  # what accuracy counts
+    format_ok: bool | None = None  # None: this task does not judge format
+    answer: str | None = None  # what was read out of the completion, for audit
+    error: str | None = None  # "timeout", "unparseable", ...: why no verdict could be reached
+    rule: str | None = None  # which rule decided: "box", "marker", "last-number", ...
+
+
+@runtime_checkable
+class Task(Protocol):
+    """Problems with a verifier. `score` depends on its arguments only and may be called from any thread."""
+
+    def problems(self, split: Split) -> Sequence[Problem]: ...
+    def score(self, problem: Problem, completion: str) -> Score: ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class RewardWeights:
+    """How verdicts become the reward: a weighted sum, `accuracy * (right | wrong) + format * (0 .. 1)`."""
+
+    right: float = 1.0
+    """Value of a right answer."""
+    wrong: float = 0.0
+    """Value of a wrong answer."""
+    accuracy: float = 1.0
+    """Weight of the right-or-wrong value."""
+    format: float = 0.1
+    """Weight of the format value: half for a well-formed think block, half for a boxed answer."""
+
+    def reward(self, *, correct: bool, think_ok: bool, box_ok: bool) -> float:
+        """The number that training maximises."""
+        return self.accuracy * (self.right if correct else self.wrong) + self.format * (think_ok + box_ok) / 2
+
+
+def carve_validation(text: str, fraction: float = 1 / 16) -> bool:
+    """Whether a training problem belongs to validation: by a hash of its text, so that order never matters."""
+    digest = hashlib.sha256(text.encode()).digest()
+    return int.from_bytes(digest[:8], "big") < fraction * 2**64
