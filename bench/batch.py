@@ -1,0 +1,130 @@
+"""Rollouts -> tensors. The only file that pads."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from typing import TypeVar
+
+import torch
+from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
+
+from algorithms.core import Rows, Scored
+from bench.rollout import Rollout
+
+RowsT = TypeVar("RowsT", bound=Rows)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Padded:
+    """Rows of one forward pass. A row is its prompt, its completion, then padding that nothing attends to.
+
+    b rows, l tokens of the longest row, t tokens of the longest completion.
+    """
+
+    tokens: Tensor  # (b, l) long
+    prompt_lengths: Tensor  # (b,) long
+    lengths: Tensor  # (b,) long, of the completions
+
+    @property
+    def mask(self) -> Tensor:
+        """(b, t) bool; True on generated tokens. From the recorded lengths, never from token ids."""
+        return torch.arange(int(self.lengths.max()), device=self.lengths.device) < self.lengths[:, None]
+
+    @property
+    def targets(self) -> Tensor:
+        """(n,) the generated tokens, row by row."""
+        return self.tokens[self._rows, self._positions + 1]
+
+    def states(self, hidden: Tensor) -> Tensor:
+        """(b, l, h) -> (n, h): the state that each generated token was drawn from, row by row."""
+        return hidden[self._rows, self._positions]
+
+    def unflatten(self, flat: Tensor) -> Tensor:
+        """(n,) -> (b, t), zeros on padding."""
+        mask = self.mask
+        return flat.new_zeros(mask.shape).masked_scatter(mask, flat)
+
+    @property
+    def _rows(self) -> Tensor:
+        return torch.arange(len(self.lengths), device=self.lengths.device).repeat_interleave(self.lengths)
+
+    @property
+    def _positions(self) -> Tensor:
+        offsets = torch.arange(int(self.lengths.max()), device=self.lengths.device).expand(len(self.lengths), -1)
+        return (offsets + self.prompt_lengths[:, None] - 1)[self.mask]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sequences:
+    """Token ids for the engines, ragged; algorithms never see them."""
+
+    rows: Sequence[Tensor]  # B of (prompt + completion,)
+    prompt_lengths: Tensor  # (B,) long
+    lengths: Tensor  # (B,) long, of the completions
+
+    def __len__(self) -> int:
+        """B."""
+        return len(self.rows)
+
+    def pad(self, rows: Tensor) -> Padded:
+        """These rows as tensors, no wider than they need."""
+        return Padded(
+            tokens=pad_sequence([self.rows[i] for i in rows.tolist()], batch_first=True),
+            prompt_lengths=self.prompt_lengths[rows],
+            lengths=self.lengths[rows],
+        )
+
+    @property
+    def mask(self) -> Tensor:
+        """(B, T) bool; True on generated tokens."""
+        return torch.arange(int(self.lengths.max())) < self.lengths[:, None]
+
+
+def sequences(rollouts: Sequence[Rollout]) -> Sequences:
+    """The rollouts' token ids."""
+    return Sequences(
+        rows=[torch.tensor(r.prompt_ids + r.completion.token_ids) for r in rollouts],
+        prompt_lengths=torch.tensor([len(r.prompt_ids) for r in rollouts]),
+        lengths=torch.tensor([len(r.completion.token_ids) for r in rollouts]),
+    )
+
+
+def scored(rollouts: Sequence[Rollout], max_new_tokens: int) -> Scored:
+    """The verdicts as tensors; rows with the same problem form a group."""
+    index: dict[str, int] = {}
+    return Scored(
+        rewards=torch.tensor([r.score.reward for r in rollouts], dtype=torch.float32),
+        correct=torch.tensor([r.score.correct for r in rollouts]),
+        group=torch.tensor([index.setdefault(r.problem.id, len(index)) for r in rollouts]),
+        truncated=torch.tensor([r.completion.finish_reason == "length" for r in rollouts]),
+        lengths=torch.tensor([len(r.completion.token_ids) for r in rollouts]),
+        max_new_tokens=max_new_tokens,
+    )
+
+
+def pad_columns(columns: Sequence[Sequence[float]]) -> Tensor:
+    """Ragged per-token numbers as (B, T), zeros on padding."""
+    return pad_sequence([torch.tensor(c, dtype=torch.float32) for c in columns], batch_first=True)
+
+
+def cut(record: RowsT, rows: Tensor, width: int) -> RowsT:
+    """These rows of a record, its (B, T) columns cut to the width of a micro-batch."""
+    part = record[rows]
+    columns = {f.name: getattr(part, f.name) for f in fields(part)}  # type: ignore[arg-type]
+    return type(part)(
+        **{k: v[:, :width] if isinstance(v, Tensor) and v.ndim == 2 else v for k, v in columns.items()}
+    )
+
+
+def micro_batches(sequences: Sequences, rows: Tensor, max_tokens: int) -> list[Tensor]:
+    """Split rows so that no padded micro-batch exceeds `max_tokens` (one row always goes), longest first."""
+    totals = (sequences.prompt_lengths + sequences.lengths)[rows]
+    order = rows[totals.argsort(descending=True, stable=True)]
+    parts: list[Tensor] = []
+    start = 0
+    while start < len(order):
+        widest = int(sequences.prompt_lengths[order[start]] + sequences.lengths[order[start]])
+        size = max(1, max_tokens // widest)
+        parts.append(order[start : start + size])
+        start += size
+    return parts

@@ -1,0 +1,179 @@
+"""Every setting of the harness, defined once: flags, TOML files, help and records come from these classes."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from algorithms.core import Algorithm
+from tasks.core import Source, Task
+
+
+class UserError(Exception):
+    """A mistake of the user's; the message is one line that says what to do. Exit code 2."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sampling:
+    """How completions are drawn."""
+
+    max_new_tokens: int | None = None
+    """Generation budget L of a completion. None: 64 for an embedded model, 512 for any other."""
+    temperature: float = 1.0
+    """Divides the logits, in the sampler and in every log-prob pass. 0 is greedy (evaluation only)."""
+    top_p: float = 1.0
+    """Nucleus: the smallest set of tokens whose probability reaches this."""
+    top_k: int = 0
+    """Number of likeliest tokens kept; 0 keeps all."""
+
+    @property
+    def budget(self) -> int:
+        """The generation budget, once resolved."""
+        assert self.max_new_tokens is not None, "settings are resolved before they are used"
+        return self.max_new_tokens
+
+
+@dataclass(frozen=True, kw_only=True)
+class OptimizerConfig:
+    """AdamW for the policy."""
+
+    lr: float | None = None
+    """Peak learning rate. None: 2e-4 for an embedded model, 1e-6 for any other."""
+    betas: tuple[float, float] = (0.9, 0.95)
+    """Decay rates of AdamW's two moments."""
+    weight_decay: float = 0.0
+    """Decoupled weight decay."""
+    grad_clip: float = 1.0
+    """Largest gradient norm of an update."""
+    schedule: Literal["constant", "linear", "cosine"] = "constant"
+    """Shape of the learning rate over the budget, after warm-up."""
+    warmup_steps: int = 3
+    """Steps in which the learning rate rises linearly to its peak."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CriticConfig:
+    """The critic's own pass, read only where the algorithm needs values."""
+
+    lr: float | None = None
+    """Peak learning rate. None: 1e-3 for an embedded model, 1e-5 for any other."""
+    num_epochs: int = 1
+    """Passes over each batch of rollouts."""
+    num_minibatches: int = 2
+    """Optimizer updates in each pass."""
+    grad_clip: float = 1.0
+    """Largest gradient norm of an update."""
+    warmup_steps: int = 3
+    """Steps in which the critic's learning rate rises linearly to its peak."""
+    pretrain_steps: int = 0
+    """First steps in which only the critic learns. Their samples count."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class EngineConfig:
+    """Where and how the models run."""
+
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    """auto takes a GPU where there is one."""
+    dtype: Literal["float32", "bfloat16"] = "float32"
+    """Arithmetic of the forward pass; master weights are float32 in either case."""
+    micro_batch_tokens: int = 8192
+    """Padded tokens of one forward and backward pass."""
+    rollout_batch_size: int = 256
+    """Most completions generated at once."""
+    gradient_checkpointing: bool = False
+    """Recompute activations in the backward pass."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class EvalConfig:
+    """Evaluation: its own sampling, the same for every arm, never timed as training."""
+
+    limit: int | None = 500
+    """Problems of the test split, the first ones. None takes all."""
+    num_samples: int = 4
+    """Sampled completions a problem, for sampled accuracy, pass@k and maj@k; 0 evaluates greedily only."""
+    temperature: float = 1.0
+    """Of the sampled completions."""
+    top_p: float = 1.0
+    """Of the sampled completions."""
+    every: int = 0
+    """Steps between evaluations on the validation split; 0 makes none."""
+    validation_limit: int = 200
+    """Problems of the validation split."""
+    checkpoint: Literal["last", "best"] = "last"
+    """Which weights the final test evaluation reads: the last, or the best on validation."""
+    seed: int = 20_000
+    """Of the sampled completions: equal for every arm and seed."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunConfig:
+    """Train one model on one task by one algorithm."""
+
+    algo: Algorithm
+    task: Task
+    model: str = "embedded"
+    """`embedded` (the small model of ours for this task), a Hugging Face id, a folder, or `smollm2-135m`."""
+    seed: int = 0
+    """Fixes the prompt order, the samples and the minibatches of the run."""
+    budget: str = "steps=24"
+    """What the run may use: steps=N, samples=N, tokens=N (generated) or seconds=N (of training)."""
+    samples_per_step: int = 256
+    """Completions of one step, equal for every algorithm compared."""
+    data: Path | None = None
+    """A file, or a folder of train.jsonl and test.jsonl, in the data set's official format."""
+    source: Literal["auto", "procedural", "path", "hub"] = "auto"
+    """auto: --data where given; else procedural for an embedded model; else $BENCH_DATA; else the hub."""
+    long_prompts: Literal["refuse", "drop"] = "refuse"
+    """What happens to prompts longer than max_prompt_tokens; dropped ones are counted, none is ever cut."""
+    max_prompt_tokens: int = 1024
+    """Longest prompt, chat template included."""
+    sampling: Sampling = field(default_factory=Sampling)
+    optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
+    critic: CriticConfig = field(default_factory=CriticConfig)
+    engine: EngineConfig = field(default_factory=EngineConfig)
+    eval: EvalConfig = field(default_factory=EvalConfig)
+    name: str | None = None
+    """Name of the arm in tables. None: the algorithm's."""
+    out: Path = Path("results/runs")
+    """Folder in which the run's own folder is made."""
+    checkpoint_every: int = 10
+    """Steps between checkpoints; one is always written at the end."""
+    completions_per_step: int = 4
+    """Completions of each step written to completions.jsonl."""
+    track: Literal["none", "tensorboard", "wandb"] = "none"
+    """Send the metrics to a tracker as well."""
+    quiet: bool = False
+    """Print the closing lines only."""
+
+
+BudgetKind = Literal["steps", "samples", "tokens", "seconds"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Budget:
+    """A parsed `--budget`."""
+
+    kind: BudgetKind
+    amount: float
+
+    @staticmethod
+    def parse(text: str) -> "Budget":
+        """Read `kind=N`.
+
+        Raises:
+            UserError: unknown kind, or an amount that is not positive (steps may be 0: evaluate only).
+        """
+        kind, _, amount = text.partition("=")
+        kinds: dict[str, BudgetKind] = {"steps": "steps", "samples": "samples", "tokens": "tokens", "seconds": "seconds"}
+        if kind not in kinds or not amount.replace(".", "", 1).isdigit():
+            raise UserError(f"--budget {text}: expected steps=N, samples=N, tokens=N or seconds=N")
+        return Budget(kind=kinds[kind], amount=float(amount))
+
+    def fraction(self, *, steps: float, samples: float, tokens: float, seconds: float) -> float:
+        """Share of the budget that is used up, 1 or more when the run must end."""
+        used = {"steps": steps, "samples": samples, "tokens": tokens, "seconds": seconds}[self.kind]
+        return used / self.amount if self.amount else 1.0
+
+
+SOURCES: dict[str, Source] = {"procedural": "procedural", "path": "path", "hub": "hub"}

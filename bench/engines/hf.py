@@ -1,0 +1,252 @@
+"""Rollouts by a transformers model: one prefill a group, the cache expanded, finished rows dropped."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from transformers import DynamicCache, PreTrainedModel, PreTrainedTokenizerBase
+from transformers.cache_utils import DynamicLayer
+
+from bench.config import EngineConfig, Sampling
+from bench.models import autocast, eos_ids
+from bench.rollout import Completion
+
+COMPACT_BELOW = 0.8  # share of unfinished rows below which copying the cache costs less than decoding the rest
+
+
+class BufferedLayer(DynamicLayer):
+    """A cache layer with room for every token to come, so that decoding copies nothing."""
+
+    def __init__(self, keys: Tensor, values: Tensor, room: int) -> None:
+        super().__init__()
+        self.lazy_initialization(keys, values)
+        self.buffers = tuple(torch.cat([x, x.new_empty(*x.shape[:2], room, x.shape[3])], dim=2) for x in (keys, values))
+        self.keys, self.values = keys, values
+
+    def update(self, key_states: Tensor, value_states: Tensor, *args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
+        """Write behind the last token; returns everything up to it."""
+        start, stop = self.keys.shape[2], self.keys.shape[2] + key_states.shape[2]
+        for buffer, states in zip(self.buffers, (key_states, value_states), strict=True):
+            buffer[:, :, start:stop] = states
+        self.keys, self.values = (buffer[:, :, :stop] for buffer in self.buffers)
+        return self.keys, self.values
+
+    def select(self, rows: Tensor) -> None:
+        """Keep these rows of the batch."""
+        stop = self.keys.shape[2]
+        self.buffers = tuple(buffer[rows] for buffer in self.buffers)
+        self.keys, self.values = (buffer[:, :, :stop] for buffer in self.buffers)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """Part of a group: which prompt, which of its samples."""
+
+    prompt: int
+    first: int
+    seeds: Sequence[int]
+
+
+def draw(logits: Tensor, uniform: Tensor, sampling: Sampling) -> tuple[Tensor, Tensor, Tensor]:
+    """Next tokens by the inverse of the cumulative distribution.
+
+    Args:
+        logits: (n, V) float32, untempered.
+        uniform: (n,) in [0, 1), one number a row, so that a row's token depends on no other row.
+        sampling: temperature 0 takes the likeliest token.
+
+    Returns:
+        tokens (n,), their log-probs (n,) tempered over the full vocabulary, and (n,) under what top-p and top-k leave.
+    """
+    if sampling.temperature == 0:
+        token = logits.argmax(-1, keepdim=True)
+        logprob = logits.gather(-1, token) - logits.logsumexp(-1, keepdim=True)
+        return token[:, 0], logprob[:, 0], torch.zeros_like(logprob[:, 0])
+    logprobs = (logits / sampling.temperature).log_softmax(-1)
+    kept = keep_mass(logprobs, sampling)
+    cumulative = kept.double().exp().cumsum(-1)
+    total = cumulative[:, -1:]
+    token = torch.searchsorted(cumulative, uniform[:, None].double() * total, right=True).clamp(max=logits.shape[-1] - 1)
+    return token[:, 0], logprobs.gather(-1, token)[:, 0], (kept.gather(-1, token) - total.log())[:, 0].float()
+
+
+def keep_mass(logprobs: Tensor, sampling: Sampling) -> Tensor:
+    """(n, V) log-probs with -inf where top-k or top-p cut; not renormalised."""
+    if sampling.top_k:
+        floor = logprobs.topk(min(sampling.top_k, logprobs.shape[-1]), dim=-1).values[:, -1:]
+        logprobs = logprobs.masked_fill(logprobs < floor, -torch.inf)
+    if sampling.top_p < 1:
+        ordered, index = logprobs.sort(dim=-1, descending=True)
+        mass = ordered.softmax(-1)
+        cut = mass.cumsum(-1) - mass >= sampling.top_p
+        logprobs = logprobs.masked_fill(cut.new_zeros(cut.shape).scatter(-1, index, cut), -torch.inf)
+    return logprobs
+
+
+class HFRollout:
+    """A `RolloutEngine` that generates from the very modules being trained: no copy, and nothing to fall out of step."""
+
+    def __init__(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, engine: EngineConfig) -> None:
+        self.model = model
+        self.tokenizer = tokenizer
+        self.engine = engine
+        self.eos = torch.tensor(eos_ids(model, tokenizer), device=model.device)
+        self.cache_bytes = 0  # largest key-value cache so far
+
+    def encode(self, prompt: str) -> list[int]:
+        """Token ids of a user message in the chat template (of the bare text where the model has none)."""
+        if self.tokenizer.chat_template is None:
+            return self.tokenizer(prompt)["input_ids"]  # type: ignore[return-value]
+        message = [{"role": "user", "content": prompt}]
+        return self.tokenizer.apply_chat_template(  # type: ignore[return-value]
+            message, add_generation_prompt=True, tokenize=True, return_dict=False
+        )
+
+    def load_weights(self, weights: Iterator[tuple[str, Tensor]]) -> None:
+        """Copy what is not already the same storage."""
+        own = dict(self.model.named_parameters())
+        for name, tensor in weights:
+            if own[name].data_ptr() != tensor.data_ptr():
+                own[name].data.copy_(tensor)
+
+    @torch.no_grad()
+    def generate(
+        self, prompts: Sequence[list[int]], seeds: Sequence[Sequence[int]], sampling: Sampling
+    ) -> list[list[Completion]]:
+        """Completions in the order of `prompts` and `seeds`, whatever batches they were generated in."""
+        training = self.model.training
+        self.model.eval()
+        results: list[list[Completion | None]] = [[None] * len(s) for s in seeds]
+        for jobs in self._chunks(prompts, seeds):
+            completions = iter(self._generate(prompts, jobs, sampling))
+            for job in jobs:
+                for i in range(len(job.seeds)):
+                    results[job.prompt][job.first + i] = next(completions)
+        self.model.train(training)
+        return [[c for c in group if c is not None] for group in results]
+
+    def _chunks(self, prompts: Sequence[list[int]], seeds: Sequence[Sequence[int]]) -> Iterator[list[Job]]:
+        room = self.engine.rollout_batch_size
+        chunk: list[Job] = []
+        for prompt in sorted(range(len(prompts)), key=lambda i: len(prompts[i])):
+            first = 0
+            while first < len(seeds[prompt]):
+                part = seeds[prompt][first : first + room]
+                chunk.append(Job(prompt=prompt, first=first, seeds=part))
+                first += len(part)
+                room -= len(part)
+                if room == 0:
+                    yield chunk
+                    chunk, room = [], self.engine.rollout_batch_size
+        if chunk:
+            yield chunk
+
+    def _generate(self, prompts: Sequence[list[int]], jobs: Sequence[Job], sampling: Sampling) -> list[Completion]:
+        device = self.model.device
+        ids = [torch.tensor(prompts[job.prompt]) for job in jobs]
+        tokens = torch.nn.utils.rnn.pad_sequence(ids, batch_first=True, padding_side="left").to(device)
+        prompt_lengths = torch.tensor([len(x) for x in ids], device=device)
+        width = tokens.shape[1]
+        real = torch.arange(width, device=device) >= width - prompt_lengths[:, None]  # (P, width)
+        logits, cache = self._prefill(tokens, real)
+
+        owner = torch.arange(len(jobs), device=device).repeat_interleave(torch.tensor([len(j.seeds) for j in jobs], device=device))
+        budget = sampling.budget
+        uniforms = torch.stack(
+            [torch.rand(budget, generator=torch.Generator().manual_seed(s)) for job in jobs for s in job.seeds]
+        ).to(device)
+        state = Decoding(rows=len(owner), budget=budget, device=device)
+        logits = logits[owner]
+        layers = [BufferedLayer(layer.keys[owner], layer.values[owner], budget) for layer in cache.layers]  # type: ignore[union-attr]
+        cache.layers = layers  # type: ignore[assignment]
+        self.cache_bytes = max(self.cache_bytes, sum(b.nbytes for layer in layers for b in layer.buffers))
+        seen = torch.cat([real[owner], real.new_ones(len(owner), budget)], dim=1)
+        positions = prompt_lengths[owner]
+
+        for t in range(budget):
+            token = state.record(t, *draw(logits, uniforms[state.rows, t], sampling), self.eos)
+            keep = state.compact(t)
+            if keep is not None:
+                token, seen, positions = token[keep], seen[keep], positions[keep]
+                for layer in layers:
+                    layer.select(keep)
+            if len(state.rows) == 0 or t == budget - 1:
+                break
+            logits = self._forward(token[:, None], seen[:, None, None, : width + t + 1], positions[:, None], cache)
+            positions = positions + 1
+        return self._completions(state)
+
+    def _prefill(self, tokens: Tensor, real: Tensor) -> tuple[Tensor, DynamicCache]:
+        width = tokens.shape[1]
+        causal = torch.ones(width, width, dtype=torch.bool, device=tokens.device).tril()
+        itself = torch.eye(width, dtype=torch.bool, device=tokens.device)  # padding must attend to something
+        mask = (causal & real[:, None, :]) | itself
+        positions = (real.long().cumsum(1) - 1).clamp(min=0)
+        cache = DynamicCache()
+        return self._forward(tokens, mask[:, None], positions, cache), cache
+
+    def _forward(self, tokens: Tensor, mask: Tensor, positions: Tensor, cache: DynamicCache) -> Tensor:
+        """(n, V) float32 logits behind the last token."""
+        with autocast(self.model.device, self.engine.dtype):
+            out = self.model(
+                input_ids=tokens,
+                attention_mask=mask,
+                position_ids=positions,
+                cache=cache,
+                use_cache=True,
+                logits_to_keep=1,
+            )
+        return out.logits[:, -1].float()
+
+    def _completions(self, state: "Decoding") -> list[Completion]:
+        eos = set(self.eos.tolist())
+        completions: list[Completion] = []
+        for ids, logprobs, sampling_logprobs, length in zip(
+            state.tokens.tolist(), state.logprobs.tolist(), state.sampling_logprobs.tolist(), state.lengths.tolist(), strict=True
+        ):
+            ids = ids[:length]
+            stopped = ids[-1] in eos
+            completions.append(
+                Completion(
+                    token_ids=ids,
+                    logprobs=logprobs[:length],
+                    sampling_logprobs=sampling_logprobs[:length],
+                    text=str(self.tokenizer.decode(ids[:-1] if stopped else ids, skip_special_tokens=False)),
+                    finish_reason="stop" if stopped else "length",
+                )
+            )
+        return completions
+
+
+class Decoding:
+    """What has been generated: N rows of at most `budget` tokens, and which rows are still going."""
+
+    def __init__(self, rows: int, budget: int, device: torch.device) -> None:
+        self.tokens = torch.zeros(rows, budget, dtype=torch.long, device=device)
+        self.logprobs = torch.zeros(rows, budget, device=device)
+        self.sampling_logprobs = torch.zeros(rows, budget, device=device)
+        self.lengths = torch.full((rows,), budget, device=device)
+        self.rows = torch.arange(rows, device=device)  # (n,) rows in the batch
+        self.going = torch.ones(rows, dtype=torch.bool, device=device)  # (n,)
+
+    def record(self, t: int, token: Tensor, logprob: Tensor, sampling_logprob: Tensor, eos: Tensor) -> Tensor:
+        """Store step t of the rows still going; returns the tokens."""
+        rows = self.rows[self.going]
+        self.tokens[rows, t] = token[self.going]
+        self.logprobs[rows, t] = logprob[self.going]
+        self.sampling_logprobs[rows, t] = sampling_logprob[self.going]
+        ended = self.going & torch.isin(token, eos)
+        self.lengths[self.rows[ended]] = t + 1
+        self.going = self.going & ~ended
+        return token
+
+    def compact(self, t: int) -> Tensor | None:
+        """Indices of the batch to keep, where enough rows have ended to make that worth a copy."""
+        going = int(self.going.sum())
+        if going > COMPACT_BELOW * len(self.rows):
+            return None
+        keep = self.going.nonzero()[:, 0]
+        self.rows, self.going = self.rows[keep], self.going[keep]
+        return keep

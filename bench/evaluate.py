@@ -1,0 +1,118 @@
+"""Held-out accuracy under fixed sampling, equal for every arm; never timed as training."""
+
+import math
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from scipy import stats  # type: ignore[import-untyped]
+
+from bench.config import EvalConfig, Sampling
+from bench.rollout import Rollout, RolloutEngine, generate, score
+from tasks.core import Problem, Task
+
+BATCH = 256  # problems generated and scored at a time
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verdicts:
+    """What one problem's completions came to."""
+
+    problem: Problem
+    greedy: Rollout | None
+    sampled: Sequence[Rollout]
+
+    @property
+    def num_correct(self) -> int:
+        """Right answers among the sampled."""
+        return sum(r.score.correct for r in self.sampled)
+
+
+def pass_at_k(num_samples: int, num_correct: int, k: int) -> float:
+    """Unbiased estimate of the chance that k samples hold a right one: 1 - C(n - c, k) / C(n, k), arXiv:2107.03374."""
+    return 1.0 - math.comb(num_samples - num_correct, k) / math.comb(num_samples, k)
+
+
+def maj_at_k(sampled: Sequence[Rollout]) -> float:
+    """Whether the commonest answer is right; answers that tie share the verdict. Unread answers cast no vote."""
+    votes = Counter(r.score.answer for r in sampled if r.score.answer is not None)
+    if not votes:
+        return 0.0
+    best = max(votes.values())
+    right = {r.score.answer: r.score.correct for r in sampled}
+    winners = [answer for answer, count in votes.items() if count == best]
+    return sum(right[answer] for answer in winners) / len(winners)
+
+
+def interval(per_problem: Sequence[float]) -> list[float] | None:
+    """95% t interval of a mean over problems (so clustered by problem); None for fewer than two."""
+    n = len(per_problem)
+    if n < 2:
+        return None
+    mean = sum(per_problem) / n
+    deviation = math.sqrt(sum((x - mean) ** 2 for x in per_problem) / (n - 1))
+    half = float(stats.t.ppf(0.975, n - 1)) * deviation / math.sqrt(n)
+    return [mean - half, mean + half]
+
+
+def judge(
+    engine: RolloutEngine, task: Task, problems: Sequence[Problem], config: EvalConfig, max_new_tokens: int
+) -> Iterator[Verdicts]:
+    """Greedy and sampled completions of each problem with their verdicts. Samples depend on the problem, not on the run."""
+    greedy = Sampling(max_new_tokens=max_new_tokens, temperature=0.0)
+    sampling = replace(greedy, temperature=config.temperature, top_p=config.top_p)
+    for start in range(0, len(problems), BATCH):
+        part = problems[start : start + BATCH]
+        first = score(task, generate(engine, part, 1, greedy, ("evaluate", config.seed)))
+        rest: list[Rollout] = []
+        if config.num_samples:
+            rest = score(task, generate(engine, part, config.num_samples, sampling, ("evaluate", config.seed)))
+        for i, problem in enumerate(part):
+            sampled = rest[i * config.num_samples : (i + 1) * config.num_samples]
+            yield Verdicts(problem=problem, greedy=first[i], sampled=sampled)
+
+
+def summarise(verdicts: Sequence[Verdicts], num_samples: int) -> dict[str, Any]:
+    """The figures of one evaluation. Absent: what was not sampled."""
+    greedy = [v.greedy for v in verdicts if v.greedy is not None]
+    correct = [float(r.score.correct) for r in greedy]
+    row: dict[str, Any] = {
+        "num_problems": len(verdicts),
+        "accuracy": sum(correct) / len(correct),
+        "accuracy_ci95": interval(correct),
+        "format_frac": mean_of(r.score.format_ok for r in greedy),
+        "truncated_frac": mean_of(r.completion.finish_reason == "length" for r in greedy),
+        "length_mean": mean_of(len(r.completion.token_ids) for r in greedy),
+        "parse_fail_frac": mean_of(r.score.answer is None for r in greedy),
+    }
+    if num_samples:
+        rates = [v.num_correct / num_samples for v in verdicts]
+        powers = [2**i for i in range(num_samples.bit_length()) if 2**i <= num_samples]
+        row |= {
+            "num_samples": num_samples,
+            "sampled_accuracy": sum(rates) / len(rates),
+            "sampled_accuracy_ci95": interval(rates),
+            "sampled_format_frac": mean_of(r.score.format_ok for v in verdicts for r in v.sampled),
+            "pass_at_k": {str(k): mean_of(pass_at_k(num_samples, v.num_correct, k) for v in verdicts) for k in powers},
+            "maj_at_k": {str(num_samples): mean_of(maj_at_k(v.sampled) for v in verdicts)},
+        }
+    return row
+
+
+def mean_of(values: Iterator[Any] | Sequence[Any]) -> float | None:
+    """Mean of what is known; None where nothing is."""
+    known = [float(v) for v in values if v is not None]
+    return sum(known) / len(known) if known else None
+
+
+def problem_rows(verdicts: Sequence[Verdicts]) -> Iterator[dict[str, Any]]:
+    """One row a problem, so that arms can be compared problem by problem."""
+    for v in verdicts:
+        yield {
+            "problem": v.problem.id,
+            "correct": v.greedy.score.correct if v.greedy is not None else None,
+            "answer": v.greedy.score.answer if v.greedy is not None else None,
+            "num_correct": v.num_correct if v.sampled else None,
+            "num_samples": len(v.sampled) or None,
+        }

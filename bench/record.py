@@ -1,0 +1,210 @@
+"""The run directory: configuration, provenance, append-only rows, checkpoints, and the summary that closes it."""
+
+import contextlib
+import dataclasses
+import json
+import math
+import os
+import platform
+import shutil
+import subprocess
+from collections.abc import Callable, Iterable, Mapping
+from datetime import UTC, datetime
+from importlib import metadata
+from pathlib import Path
+from typing import Any, TextIO
+
+import torch
+
+from bench.config import UserError
+
+STREAMS = ("steps", "evals", "eval_problems", "completions")
+PACKAGES = ("torch", "transformers", "tokenizers", "datasets", "numpy", "math-verify", "reasoning-gym", "vllm", "deepspeed", "peft")
+Row = Mapping[str, Any]
+
+
+def plain(value: Any) -> Any:  # noqa: ANN401 - any setting
+    """A setting as JSON holds it: dataclasses as objects, paths as text."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {f.name: plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
+    if isinstance(value, Mapping):
+        return {str(k): plain(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(v) for v in value]
+    if isinstance(value, Path):
+        return str(value)
+    return value
+
+
+def provenance(device: torch.device) -> dict[str, Any]:
+    """What a figure needs beside it to be believed: code, versions and hardware."""
+    return {
+        "started_at": datetime.now(UTC).isoformat(timespec="seconds"),
+        **commit(),
+        "python": platform.python_version(),
+        "versions": {name: version for name in PACKAGES if (version := _version(name)) is not None},
+        "device": device_name(device),
+        "num_threads": torch.get_num_threads(),
+        "cuda": torch.version.cuda,
+        "platform": platform.platform(),
+    }
+
+
+def commit() -> dict[str, Any]:
+    """Commit and whether the working tree differs from it; absent outside a checkout."""
+
+    def git(*args: str) -> str | None:
+        result = subprocess.run(
+            ["git", *args], cwd=Path(__file__).parent, capture_output=True, text=True, check=False
+        )
+        return result.stdout.strip() if result.returncode == 0 else None
+
+    with contextlib.suppress(OSError):
+        head = git("rev-parse", "HEAD")
+        if head is not None:
+            return {"commit": head, "dirty": bool(git("status", "--porcelain", "--untracked-files=no"))}
+    return {}
+
+
+def device_name(device: torch.device) -> str:
+    """The GPU's name, or the processor's."""
+    if device.type == "cuda":
+        return torch.cuda.get_device_name(device)
+    with contextlib.suppress(OSError):
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith("model name"):
+                return line.split(":", 1)[1].strip()
+    return platform.processor() or platform.machine()
+
+
+def _version(package: str) -> str | None:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def write_json(path: Path, value: Any) -> None:  # noqa: ANN401 - any JSON value
+    """Write whole or not at all, and durably."""
+    partial = path.with_name(path.name + ".partial")
+    with partial.open("w") as file:
+        json.dump(plain(value), file, indent=1)
+        file.write("\n")
+        file.flush()
+        os.fsync(file.fileno())
+    partial.replace(path)
+    sync_folder(path.parent)
+
+
+def sync_folder(path: Path) -> None:
+    """Make a rename in this folder survive a loss of power."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def finite(row: Row) -> dict[str, Any]:
+    """A row without its missing figures: what is None or not finite is absent, never 0 (JSON has no NaN)."""
+    return {k: v for k, v in row.items() if v is not None and not (isinstance(v, float) and not math.isfinite(v))}
+
+
+class Recorder:
+    """Writes one run directory. Rows are flushed as they are written; a checkpoint makes them durable."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._files: dict[str, TextIO] = {}
+
+    @staticmethod
+    def create(path: Path) -> "Recorder":
+        """Make the directory.
+
+        Raises:
+            UserError: it exists, or cannot be written.
+        """
+        try:
+            path.mkdir(parents=True)
+        except FileExistsError as error:
+            raise UserError(f"{path} exists: a run never overwrites another; use --resume {path} or another --out") from error
+        except OSError as error:
+            raise UserError(f"{path}: cannot be written: {error.strerror}") from error
+        return Recorder(path)
+
+    def write(self, stream: str, row: Row) -> None:
+        """Append one row to `<stream>.jsonl`."""
+        if stream not in self._files:
+            self._files[stream] = (self.path / f"{stream}.jsonl").open("a")
+        file = self._files[stream]
+        file.write(json.dumps(finite(row), ensure_ascii=False) + "\n")
+        file.flush()
+
+    def write_many(self, stream: str, rows: Iterable[Row]) -> None:
+        """Append rows."""
+        for row in rows:
+            self.write(stream, row)
+
+    def checkpoint(self, step: int, save: Callable[[Path], None]) -> None:
+        """Write `checkpoint/step-<n>/` whole or not at all, then drop the older ones."""
+        folder = self.path / "checkpoint"
+        folder.mkdir(exist_ok=True)
+        partial, final = folder / f"partial-{step:06d}", folder / f"step-{step:06d}"
+        for leftover in (partial, final):
+            shutil.rmtree(leftover, ignore_errors=True)
+        partial.mkdir()
+        save(partial)
+        for file in self._files.values():
+            os.fsync(file.fileno())
+        for path in (*partial.rglob("*"), partial):
+            sync_path(path)
+        partial.replace(final)
+        sync_folder(folder)
+        for old in folder.iterdir():
+            if old != final and old.name != "best":
+                shutil.rmtree(old)
+
+    def rewind(self, counts: Mapping[str, int]) -> None:
+        """Drop the rows that were written after the checkpoint, and a torn last one with them.
+
+        Raises:
+            UserError: a file has fewer rows than the checkpoint counted.
+        """
+        for stream in STREAMS:
+            path = self.path / f"{stream}.jsonl"
+            lines = path.read_bytes().split(b"\n")[:-1] if path.exists() else []
+            if len(lines) < counts[stream]:
+                raise UserError(f"{path}: {len(lines)} rows, but its checkpoint was made at {counts[stream]}; the file was changed")
+            if path.exists():
+                with path.open("r+b") as file:
+                    file.truncate(sum(len(line) + 1 for line in lines[: counts[stream]]))
+                    os.fsync(file.fileno())
+
+    def counts(self) -> dict[str, int]:
+        """Rows of each stream so far."""
+        self.flush()
+        paths = {stream: self.path / f"{stream}.jsonl" for stream in STREAMS}
+        return {stream: path.read_bytes().count(b"\n") if path.exists() else 0 for stream, path in paths.items()}
+
+    def flush(self) -> None:
+        """Hand every row to the operating system."""
+        for file in self._files.values():
+            file.flush()
+
+    def close(self, summary: Row) -> None:
+        """Write the summary, whose presence means that the run has ended, and close the files."""
+        for file in self._files.values():
+            file.flush()
+            os.fsync(file.fileno())
+            file.close()
+        self._files = {}
+        write_json(self.path / "summary.json", summary)
+
+
+def sync_path(path: Path) -> None:
+    """Make a file's or a folder's content durable."""
+    if path.is_dir():
+        sync_folder(path)
+    else:
+        with path.open("rb") as file:
+            os.fsync(file.fileno())

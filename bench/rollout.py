@@ -1,0 +1,108 @@
+"""Problems -> scored rollouts. Which engine generates is none of the algorithm's business."""
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+import torch
+from torch import Tensor
+
+from bench.config import Sampling
+from tasks.core import Problem, Score, Task
+
+FinishReason = Literal["stop", "length"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Completion:
+    """One sampled answer. T counts the end-of-sequence token where one was sampled; none is ever added."""
+
+    token_ids: list[int]  # (T,)
+    logprobs: list[float]  # (T,) tempered, over the full vocabulary
+    sampling_logprobs: list[float]  # (T,) after top-p and top-k: what the token was drawn from
+    text: str  # without the end-of-sequence token
+    finish_reason: FinishReason
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rollout:
+    """A completion with its problem and its verdict."""
+
+    problem: Problem
+    prompt_ids: list[int]
+    completion: Completion
+    score: Score
+
+
+class RolloutEngine(Protocol):
+    """Whatever generates: transformers, vLLM, the test double."""
+
+    def encode(self, prompt: str) -> list[int]:
+        """Token ids of a user message in the model's chat template."""
+        ...
+
+    def generate(
+        self, prompts: Sequence[list[int]], seeds: Sequence[Sequence[int]], sampling: Sampling
+    ) -> list[list[Completion]]:
+        """`len(seeds[i])` completions of prompt i, each a function of its prompt, its seed and the weights."""
+        ...
+
+    def load_weights(self, weights: Iterator[tuple[str, Tensor]]) -> None:
+        """Generate from these weights from now on."""
+        ...
+
+
+def derive_seed(*parts: object) -> int:
+    """A stable 63-bit seed: every random number of a run is a function of its seed and its purpose."""
+    digest = hashlib.blake2b(repr(parts).encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "big") >> 1
+
+
+def generator(*parts: object) -> torch.Generator:
+    """A CPU generator at `derive_seed(*parts)`."""
+    return torch.Generator().manual_seed(derive_seed(*parts))
+
+
+class ProblemStream:
+    """The prompt stream of a run, the same for every algorithm: each pass is a fresh shuffle; a position resumes it."""
+
+    def __init__(self, problems: Sequence[Problem], seed: int, position: int = 0) -> None:
+        self.problems = problems
+        self.seed = seed
+        self.position = position
+        self._epoch = -1
+        self._order: list[int] = []
+
+    def take(self, count: int) -> list[Problem]:
+        """The next `count` problems."""
+        return [self._next() for _ in range(count)]
+
+    def _next(self) -> Problem:
+        epoch, index = divmod(self.position, len(self.problems))
+        if epoch != self._epoch:
+            self._order = torch.randperm(len(self.problems), generator=generator(self.seed, "order", epoch)).tolist()
+            self._epoch = epoch
+        self.position += 1
+        return self.problems[self._order[index]]
+
+
+def generate(
+    engine: RolloutEngine, problems: Sequence[Problem], num_samples: int, sampling: Sampling, seed_parts: tuple[object, ...]
+) -> list[tuple[Problem, list[int], Completion]]:
+    """`num_samples` completions of each problem, siblings adjacent; a sample's seed names its problem and its index."""
+    prompts = [engine.encode(problem.prompt) for problem in problems]
+    seeds = [[derive_seed(*seed_parts, problem.id, i) for i in range(num_samples)] for problem in problems]
+    groups = engine.generate(prompts, seeds, sampling)
+    return [(p, ids, c) for p, ids, group in zip(problems, prompts, groups, strict=True) for c in group]
+
+
+def score(task: Task, sampled: Sequence[tuple[Problem, list[int], Completion]], num_threads: int = 4) -> list[Rollout]:
+    """Verdicts on completions, in their order; a task that judges in other processes is kept busy by threads."""
+    with ThreadPoolExecutor(num_threads) as pool:
+        scores = pool.map(lambda item: task.score(item[0], item[2].text), sampled)
+        return [
+            Rollout(problem=problem, prompt_ids=ids, completion=completion, score=verdict)
+            for (problem, ids, completion), verdict in zip(sampled, scores, strict=True)
+        ]
