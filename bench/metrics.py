@@ -1,0 +1,77 @@
+"""What a step's rows say, by one definition for every algorithm."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from torch import Tensor
+
+from algorithms import ops
+from algorithms.core import Batch, Targets
+from bench.batch import scored
+from bench.rollout import Rollout
+from bench.train import explained_variance
+
+Row = dict[str, Any]
+
+
+def rollout_metrics(rollouts: Sequence[Rollout], group_size: int) -> Row:
+    """Of everything that was generated, whatever is trained on: rewards as the task gave them, verdicts, lengths."""
+    scores = scored(rollouts, 0)
+    rewards, correct = scores.rewards, scores.correct.float()
+    row: Row = {
+        "reward/mean": float(rewards.mean()),
+        "reward/std": float(rewards.std()) if len(rewards) > 1 else None,
+        "reward/max": float(rewards.max()),
+        "reward/correct_frac": float(correct.mean()),
+        "completion/length_mean": float(scores.lengths.float().mean()),
+        "completion/length_max": float(scores.lengths.max()),
+        "completion/truncated_frac": float(scores.truncated.float().mean()),
+        "completion/format_frac": mean_of([r.score.format_ok for r in rollouts]),
+        "verifier/parse_fail_frac": mean_of([r.score.answer is None for r in rollouts]),
+        "verifier/timeout_frac": mean_of([r.score.error == "timeout" for r in rollouts]),
+        "verifier/error_frac": mean_of([r.score.error is not None for r in rollouts]),
+    }
+    if group_size > 1:
+        rate = ops.group_mean(correct, scores.group)
+        row |= {
+            "reward/solve_frac": float((rate > 0).float().mean()),
+            "reward/frac_all_correct_groups": float((rate == 1).float().mean()),
+            "reward/frac_all_wrong_groups": float((rate == 0).float().mean()),
+            "reward/frac_zero_std_groups": float((ops.group_std(rewards, scores.group) == 0).float().mean()),
+        }
+    return row
+
+
+def batch_metrics(batch: Batch, kept: Sequence[Rollout]) -> Row:
+    """Of what is trained on: how far the sampler is from the trainer, and how much top-p and top-k cut."""
+    difference = batch.old_logprobs - batch.rollout_logprobs
+    row: Row = {
+        "rollout/mismatch_kl": token_mean(ops.kl_k3(batch.rollout_logprobs, batch.old_logprobs), batch.mask),
+        "rollout/mismatch_max": float(difference.abs().max()),
+        "rollout/prob_error_mean": token_mean((batch.old_logprobs.exp() - batch.rollout_logprobs.exp()).abs(), batch.mask),
+    }
+    cut = [a - b for r in kept for a, b in zip(r.completion.sampling_logprobs, r.completion.logprobs, strict=True)]
+    row["rollout/truncation_gap_mean"] = sum(cut) / len(cut)
+    return row
+
+
+def critic_metrics(batch: Batch, targets: Targets) -> Row:
+    """How good the critic's values were before the update; absent without a critic."""
+    if batch.values is None or targets.returns is None:
+        return {}
+    return {
+        "critic/explained_variance": explained_variance(batch, targets),
+        "critic/value_mean": token_mean(batch.values, batch.mask),
+        "critic/return_mean": token_mean(targets.returns, batch.mask),
+    }
+
+
+def token_mean(x: Tensor, mask: Tensor) -> float:
+    """Mean over generated tokens."""
+    return float(ops.masked_mean(x, mask))
+
+
+def mean_of(values: Sequence[float | bool | None]) -> float | None:
+    """Mean of what is known; None where nothing is."""
+    known = [float(v) for v in values if v is not None]
+    return sum(known) / len(known) if known else None

@@ -1,0 +1,187 @@
+"""The loop, top to bottom: tasks -> rollout -> scoring -> targets -> update -> record."""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import torch
+
+from algorithms.core import Algorithm, Scored
+from bench.batch import pad_columns, scored, sequences
+from bench.config import Budget, RunConfig
+from bench.meter import Meter
+from bench.metrics import batch_metrics, critic_metrics, rollout_metrics
+from bench.rollout import ProblemStream, Rollout, RolloutEngine, generate, generator, score
+from bench.train import LearningRates, TrainEngine, annotate, update
+from bench.work import Work
+from tasks.core import Problem, Task
+
+COUNTERS = (
+    "data/prompts",
+    "data/samples_generated",
+    "data/samples_trained",
+    "data/tokens_generated",
+    "data/tokens_trained",
+    "data/updates",
+    "cost/flops",
+    "cost/device_s",
+)
+
+
+class NoSignalError(Exception):
+    """The algorithm kept no group within its rounds: there is nothing to learn from."""
+
+
+@dataclass(kw_only=True)
+class State:
+    """All of the loop that changes from step to step, beside the engine's own state. A checkpoint holds it."""
+
+    algorithm: Algorithm
+    step: int = 0
+    position: int = 0  # in the prompt stream
+    counters: dict[str, float] = field(default_factory=lambda: dict.fromkeys(COUNTERS, 0.0))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Parts:
+    """What a run is made of."""
+
+    config: RunConfig
+    task: Task
+    problems: Sequence[Problem]
+    rollout: RolloutEngine
+    trainer: TrainEngine
+    meter: Meter
+    work: Work
+
+
+@dataclass(frozen=True, kw_only=True)
+class Step:
+    """One step's row, and the completions behind it."""
+
+    row: dict[str, Any]
+    rollouts: Sequence[Rollout]
+
+
+def train(parts: Parts, state: State) -> Iterator[Step]:
+    """Steps until the budget is used up. `state` is up to date whenever a step is yielded.
+
+    Raises:
+        DivergedError: a loss or gradient was not finite; the update was not applied.
+        NoSignalError: no group was kept.
+    """
+    budget = Budget.parse(parts.config.budget)
+    while (progress := used(budget, state)) < 1:
+        yield one_step(parts, state, progress)
+
+
+def used(budget: Budget, state: State) -> float:
+    """Share of the budget behind us."""
+    return budget.fraction(
+        steps=state.step,
+        samples=state.counters["data/samples_generated"],
+        tokens=state.counters["data/tokens_generated"],
+        seconds=state.counters["cost/device_s"],
+    )
+
+
+def one_step(parts: Parts, state: State, progress: float) -> Step:
+    """Roll out, score, assign credit, update; then account for it."""
+    config, meter, algorithm = parts.config, parts.meter, state.algorithm
+    with meter.phase("sync"):
+        parts.rollout.load_weights(parts.trainer.weights())
+    rollouts, kept = gather(parts, state)
+
+    scores = scored(kept, config.sampling.budget)
+    scores = replace(scores, rewards=algorithm.shape_rewards(scores))
+    tokens = sequences(kept)
+    with meter.phase("logprobs"):
+        batch = annotate(
+            parts.trainer,
+            algorithm,
+            tokens,
+            scores,
+            pad_columns([r.completion.logprobs for r in kept]),
+            config.engine.micro_batch_tokens,
+        )
+    with meter.phase("update"):
+        targets = algorithm.targets(batch)
+        updated, num_updates = update(
+            parts.trainer,
+            algorithm,
+            config.critic,
+            tokens,
+            batch,
+            targets,
+            learning_rates(config, state.step, progress),
+            config.engine.micro_batch_tokens,
+            generator(config.seed, "minibatches", state.step),
+            critic_only=state.step < config.critic.pretrain_steps and "values" in algorithm.needs,
+        )
+    measured = meter.take()
+    seconds = sum(v for k, v in measured.items() if k.startswith("time/"))
+    flops = parts.work.step(rollouts, kept, algorithm, config, policy_updated=num_updates > 0)
+    state.step += 1
+    state.algorithm = algorithm.adapt(updated)
+    generated, trained = (sum(len(r.completion.token_ids) for r in part) for part in (rollouts, kept))
+    added = (len(rollouts) / algorithm.group_size, len(rollouts), len(kept), generated, trained, num_updates, flops, seconds)
+    for name, amount in zip(COUNTERS, added, strict=True):
+        state.counters[name] += amount
+    row: dict[str, Any] = {"step": state.step}
+    row |= rollout_metrics(rollouts, algorithm.group_size) | batch_metrics(batch, kept) | critic_metrics(batch, targets)
+    row |= updated | measured | parts.work.memory(parts, measured) | {"time/step_s": seconds}
+    row |= parts.work.rates(measured, generated, trained, flops, seconds)
+    row |= state.counters
+    return Step(row=row, rollouts=rollouts)
+
+
+def gather(parts: Parts, state: State) -> tuple[list[Rollout], list[Rollout]]:
+    """One step's rollouts: all that were generated, and those of the groups that the algorithm keeps.
+
+    Raises:
+        NoSignalError: no group was kept in any round.
+    """
+    config, algorithm = parts.config, state.algorithm
+    num_prompts = config.samples_per_step // algorithm.group_size
+    stream = ProblemStream(parts.problems, config.seed, state.position)
+    everything: list[Rollout] = []
+    kept: list[Rollout] = []
+    for _ in range(algorithm.max_rounds):
+        seed = (config.seed, "rollout", stream.position)
+        with parts.meter.phase("rollout"):
+            sampled = generate(parts.rollout, stream.take(num_prompts), algorithm.group_size, config.sampling, seed)
+        with parts.meter.phase("score"):
+            rollouts = score(parts.task, sampled)
+        keep = algorithm.keep_group(scored(rollouts, config.sampling.budget)).tolist()
+        everything += rollouts
+        kept += [r for r, wanted in zip(rollouts, keep, strict=True) if wanted]
+        if len(kept) >= config.samples_per_step:
+            break
+    state.position = stream.position
+    if not kept:
+        raise NoSignalError(no_signal(scored(everything, config.sampling.budget), algorithm.max_rounds))
+    return everything, kept[: config.samples_per_step]
+
+
+def no_signal(scores: Scored, rounds: int) -> str:
+    """Why no group was kept, in numbers."""
+    groups = [scores.correct[scores.group == g] for g in scores.group.unique()]
+    right, wrong = (sum(bool(test(g)) for g in groups) / len(groups) for test in (torch.all, lambda g: ~g.any()))
+    return f"no group of mixed verdicts in {rounds} rounds: {right:.0%} of groups all right, {wrong:.0%} all wrong"
+
+
+def learning_rates(config: RunConfig, step: int, progress: float) -> LearningRates:
+    """Warm-up by steps, then the schedule over the budget."""
+    decay = {"constant": 1.0, "linear": 1 - progress, "cosine": (1 + math.cos(math.pi * progress)) / 2}
+    assert config.optimizer.lr is not None, "settings are resolved before they are used"
+    assert config.critic.lr is not None, "settings are resolved before they are used"
+    return LearningRates(
+        policy=config.optimizer.lr * warmup(step, config.optimizer.warmup_steps) * decay[config.optimizer.schedule],
+        critic=config.critic.lr * warmup(step, config.critic.warmup_steps) * decay[config.optimizer.schedule],
+    )
+
+
+def warmup(step: int, num_steps: int) -> float:
+    """Linear rise to 1 over the first `num_steps` steps."""
+    return min(1.0, (step + 1) / num_steps) if num_steps else 1.0
