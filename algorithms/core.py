@@ -8,7 +8,7 @@ Everything is completion-aligned: index t is the t-th generated token, so no for
 shifts. Where `mask` is False a tensor holds zeros.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Literal, Self
 
@@ -58,6 +58,7 @@ class Targets(Rows):
     returns: Tensor | None = None  # (B, T) the critic's regression target
     loss_mask: Tensor | None = None  # (B, T) bool; tokens that count (default: `mask`)
     token_weight: Tensor | None = None  # (B, T) factor of the policy-gradient term
+    nll_weight: Tensor | None = None  # (B, T) factor of an added -log pi term
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,6 +89,16 @@ class Algorithm:
     """Optimizer updates in each pass; with one pass and one minibatch the ratio is always 1."""
     aggregation: Aggregation = "token-mean"
     """How per-token losses become one number; see `ops.loss_weights`."""
+
+    def __post_init__(self) -> None:
+        for reason in self.contradictions():
+            raise ValueError(f"{type(self).__name__}: {reason}")
+
+    def contradictions(self) -> Iterator[str]:
+        """Reasons why these fields cannot go together; the first is raised as a ValueError."""
+        for name in ("group_size", "num_epochs", "num_minibatches"):
+            if getattr(self, name) < 1:
+                yield f"{name} must be at least 1, got {getattr(self, name)}"
 
     @property
     def needs(self) -> frozenset[Need]:
