@@ -52,6 +52,14 @@ def bench_data(name: str) -> bool:
     return _bench_data(name) is not None
 
 
+def has_split(source: Source, *, name: str, split: str, data: Path | None) -> bool:
+    """Whether a folder holds the split beside the one asked for. The hub is asked for train only by training."""
+    if source == "hub":
+        return split == "test"
+    root = data if data is not None else _bench_data(name)
+    return root is not None and any((root / f"{split}{suffix}").is_file() for suffix in SUFFIXES)
+
+
 def canonical_sha256(rows: Sequence[Row]) -> str:
     """Of rows that come from no file: one JSON line each, keys sorted."""
     digest = hashlib.sha256()
@@ -86,7 +94,9 @@ def _file(root: Path, split: str) -> Path:
     for suffix in SUFFIXES:
         if (root / f"{split}{suffix}").is_file():
             return root / f"{split}{suffix}"
-    raise DataError(f"{root}: no such file, nor a folder with {split}.jsonl" if not root.exists() else f"{root}: no {split}.jsonl")
+    raise DataError(
+        f"{root}: no such file, nor a folder with {split}.jsonl" if not root.exists() else f"{root}: no {split}.jsonl"
+    )
 
 
 @lru_cache(maxsize=16)
@@ -147,7 +157,9 @@ def _from_hub(hub: tuple[str, str | None], split: str) -> Rows:
         table = datasets.load_dataset(name, configuration, split=split)
     except Exception as error:  # datasets raises a dozen kinds for one cause: it is not to be had
         first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        raise DataError(f"{name} cannot be loaded from the hub ({first}); give --data PATH or set BENCH_DATA") from error
+        raise DataError(
+            f"{name} cannot be loaded from the hub ({first}); give --data PATH or set BENCH_DATA"
+        ) from error
     rows = cast("list[Row]", list(table))
     label = f"{name}{'/' + configuration if configuration else ''}"
     return Rows(
