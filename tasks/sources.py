@@ -52,6 +52,14 @@ def bench_data(name: str) -> bool:
     return _bench_data(name) is not None
 
 
+def has_split(source: Source, *, name: str, split: str, data: Path | None) -> bool:
+    """Whether a folder holds the split beside the one asked for. The hub is asked for train only by training."""
+    if source == "hub":
+        return split == "test"
+    root = data if data is not None else _bench_data(name)
+    return root is not None and any((root / f"{split}{suffix}").is_file() for suffix in SUFFIXES)
+
+
 def canonical_sha256(rows: Sequence[Row]) -> str:
     """Of rows that come from no file: one JSON line each, keys sorted."""
     digest = hashlib.sha256()

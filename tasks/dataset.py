@@ -1,0 +1,218 @@
+"""What tasks over rows have in common: splits, templates, exclusions, overlap, provenance."""
+
+import hashlib
+import os
+import random
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+from tasks import sources
+from tasks.core import DataError, Problem, RewardWeights, Source, Split, carve_validation
+from tasks.sources import Row, Rows
+
+Hub = tuple[str, str | None]
+CONTROL = re.compile(r"[\x00-\x09\x0b-\x1f\x7f]")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Template:
+    """The prompt, word for word. A change of `text` takes a new `version`, for results depend on it."""
+
+    version: int
+    text: str  # holds {question}
+
+    def fill(self, question: str) -> str:
+        return self.text.replace("{question}", question)
+
+    @property
+    def sha256(self) -> str:
+        return hashlib.sha256(self.text.encode()).hexdigest()
+
+
+PLAIN = Template(version=1, text="{question}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Item:
+    """A row as the task reads it."""
+
+    question: str
+    gold: str
+    meta: Mapping[str, str] = field(default_factory=dict[str, str])
+
+
+@dataclass(frozen=True, kw_only=True)
+class Loaded:
+    """One split, with what was left out of it and why."""
+
+    problems: Sequence[Problem]
+    origin: str
+    sha256: str
+    excluded: Sequence[str]  # "file:line: why", one for each row that cannot be judged
+
+
+@dataclass(frozen=True, kw_only=True)
+class DataTask:
+    """Base of the tasks that are made of rows. A task adds how a row reads, how it is judged, how rows are made.
+
+    Settings must be hashable: each split is loaded once for each setting.
+    """
+
+    NAME: ClassVar[str]
+    HUB: ClassVar[Mapping[str, Hub]]  # the data set's own splits, "train" and "test"
+    BOXED: ClassVar[Template]
+
+    source: Source = "procedural"
+    """Where problems come from: made here from a seed, read from a path, or fetched from the hub."""
+    data: Path | None = None
+    """File (test only) or folder of train.jsonl and test.jsonl in the official format; implies `--source path`."""
+    template: Literal["plain", "boxed"] = "plain"
+    """Prompt: the bare question, or the question and how to write the answer."""
+    weights: RewardWeights = field(default_factory=RewardWeights)
+    """How verdicts become the reward."""
+    think_opened: bool = False
+    """The model's chat template itself opens the think block, so completions hold only its end."""
+    seed: int = 0
+    """Of the procedural source; a run's own seed does not change its problems."""
+
+    def procedural(self, split: Split) -> Sequence[Row]:
+        """Rows made from `self.seed`; the splits share no question."""
+        raise NotImplementedError  # pragma: abstract
+
+    def item(self, row: Row, place: str) -> Item:
+        """Read one row. Raises DataError, naming `place`, where it is malformed."""
+        raise NotImplementedError  # pragma: abstract
+
+    def unusable(self, golds: Sequence[str]) -> Mapping[str, str]:
+        """The golds that no answer could be judged by, with the reason; such rows are left out and counted."""
+        del golds
+        return {}
+
+    def problems(self, split: Split) -> Sequence[Problem]:
+        """The problems of a split, in the order of their rows.
+
+        Raises:
+            DataError: no data, a malformed row, or a test question that is also in train.
+        """
+        return _load(self, split, os.environ.get("BENCH_DATA")).problems
+
+    def provenance(self, split: Split) -> dict[str, Any]:
+        """Where the split came from, for the console and the record."""
+        loaded = _load(self, split, os.environ.get("BENCH_DATA"))
+        template = self.prompt_template
+        return {
+            "task": self.NAME,
+            "split": split,
+            "source": self.resolved_source,
+            "origin": loaded.origin,
+            "num_rows": len(loaded.problems),
+            "sha256": loaded.sha256,
+            "num_excluded": len(loaded.excluded),
+            "excluded": list(loaded.excluded),
+            "template": self.template,
+            "template_version": template.version,
+            "template_sha256": template.sha256,
+        }
+
+    @property
+    def prompt_template(self) -> Template:
+        return PLAIN if self.template == "plain" else self.BOXED
+
+    @property
+    def resolved_source(self) -> Source:
+        if self.data is not None and self.source == "hub":
+            raise DataError(f"{self.NAME}: --data {self.data} and --source hub exclude each other; give one")
+        return "path" if self.data is not None else self.source
+
+
+def split_rows(make: Callable[[random.Random], Row], split: Split, *, seed: int, count: int) -> list[Row]:
+    """`count` made rows of a split, no question twice.
+
+    A question belongs to the split that its hash says, so the splits are disjoint whatever the seeds.
+    """
+    draw, rows, seen = random.Random(f"{split} {seed}"), list[Row](), set[str]()
+    for _ in range(200 * count):
+        row = make(draw)
+        question = str(row["question"])
+        if question not in seen and split_of(question) == split:
+            seen.add(question)
+            rows.append(row)
+        if len(rows) == count:
+            return rows
+    raise DataError(f"only {len(rows)} different {split} questions of {count} at these settings; widen them")
+
+
+def split_of(question: str) -> Split:
+    """An eighth of the questions for test, a sixteenth of the rest for validation."""
+    if carve_validation(f"test {question}", 1 / 8):
+        return "test"
+    return "validation" if carve_validation(question) else "train"
+
+
+@lru_cache(maxsize=32)
+def _load(task: DataTask, split: Split, bench_data: str | None) -> Loaded:
+    del bench_data  # part of the key: sources.load reads it
+    rows = _rows(task, split)
+    items = [task.item(row, place) for row, place in zip(rows.rows, rows.places, strict=True)]
+    for item, place in zip(items, rows.places, strict=True):
+        _refuse_control_characters(item.gold, place)
+    if task.resolved_source != "procedural":
+        _refuse_overlap(task, split, items)
+    unusable = task.unusable([item.gold for item in items])
+    template = task.prompt_template
+    carved = task.resolved_source != "procedural" and split != "test"
+    problems: list[Problem] = []
+    excluded: list[str] = []
+    for index, (item, place) in enumerate(zip(items, rows.places, strict=True)):
+        if carved and carve_validation(item.question) != (split == "validation"):
+            continue
+        if item.gold in unusable:
+            excluded.append(f"{place}: {unusable[item.gold]}")
+            continue
+        name, prompt = f"{task.NAME}/{split}/{index}", template.fill(item.question)
+        problems.append(Problem(id=name, prompt=prompt, reference=item.gold, meta=item.meta))
+    if not problems:
+        raise DataError(f"{rows.origin}: no usable {split} problem in {len(items)} rows")
+    return Loaded(problems=problems, origin=rows.origin, sha256=rows.sha256, excluded=excluded)
+
+
+def _rows(task: DataTask, split: Split) -> Rows:
+    source = task.resolved_source
+    if source != "procedural":
+        stem = "test" if split == "test" else "train"
+        return sources.load(source, name=task.NAME, split=stem, data=task.data, hub=task.HUB[stem])
+    made = task.procedural(split)
+    places = [f"{task.NAME}:procedural[{i}]" for i in range(len(made))]
+    return Rows(rows=made, origin="procedural", sha256=sources.canonical_sha256(made), places=places)
+
+
+def _refuse_control_characters(gold: str, place: str) -> None:
+    found = CONTROL.search(gold)
+    if found:
+        raise DataError(
+            f"{place}: control character U+{ord(found[0]):04X} in the gold answer; LaTeX in JSON needs two backslashes"
+        )
+
+
+def _refuse_overlap(task: DataTask, split: Split, items: Sequence[Item]) -> None:
+    if task.data is not None and task.data.is_file():
+        if split != "test":
+            advice = "give a folder of train.jsonl and test.jsonl"
+            raise DataError(f"{task.data}: one file cannot be both train and test; {advice}")
+        return
+    other: Split = "train" if split == "test" else "test"
+    if not sources.has_split(task.resolved_source, name=task.NAME, split=other, data=task.data):
+        return
+    rows = _rows(task, other)
+    places = {_key(task.item(row, place).question): place for row, place in zip(rows.rows, rows.places, strict=True)}
+    shared = [places[_key(item.question)] for item in items if _key(item.question) in places]
+    if shared:
+        raise DataError(f"{shared[0]}: {len(shared)} questions are both in train and in test; remove them from train")
+
+
+def _key(question: str) -> str:
+    return " ".join(question.split())

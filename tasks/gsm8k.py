@@ -1,0 +1,51 @@
+r"""GSM8K: grade-school word problems with whole-number answers (arXiv:2110.14168).
+
+A row of the official files (the solution's last line holds the answer; `<<...>>` are calculator notes):
+
+    {"question": "Natalia sold clips to 48 of her friends in April, ...",
+     "answer": "Natalia sold 48/2 = <<48/2=24>>24 clips in May.\n...\n#### 72"}
+
+Accuracy is equality of value with the number after `####`; what is read from a completion: docs/verifier.md.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from tasks import answers, numerals
+from tasks.core import DataError, Problem, Score, Split
+from tasks.dataset import DataTask, Hub, Item, Template
+from tasks.sources import Row, text_field
+
+_OFFICIAL: Hub = ("openai/gsm8k", "main")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Gsm8k(DataTask):
+    """Grade-school word problems."""
+
+    NAME: ClassVar[str] = "gsm8k"
+    HUB: ClassVar[Mapping[str, Hub]] = {"train": _OFFICIAL, "test": _OFFICIAL}
+    BOXED: ClassVar[Template] = Template(
+        version=1,
+        text="{question}\n\nThink step by step inside <think> and </think>, then give the final number in \\boxed{}.",
+    )
+
+    def procedural(self, split: Split) -> Sequence[Row]:
+        from tasks import word_problems  # pyright: ignore
+
+        return word_problems.rows(split, self.seed)  # pyright: ignore
+
+    def item(self, row: Row, place: str) -> Item:
+        question, solution = text_field(row, place, "question"), text_field(row, place, "answer")
+        _, mark, gold = solution.rpartition("####")
+        if not mark:
+            raise DataError(f"{place}: the answer has no line '#### N'")
+        return Item(question=question, gold=gold.strip())
+
+    def unusable(self, golds: Sequence[str]) -> Mapping[str, str]:
+        return {gold: f"gold {gold!r} is no number" for gold in golds if numerals.number_in(gold) is None}
+
+    def score(self, problem: Problem, completion: str) -> Score:
+        reading = answers.read(completion, think_opened=self.think_opened)
+        return answers.judge_number(problem.reference, reading, self.weights)
