@@ -111,9 +111,7 @@ def cut(record: RowsT, rows: Tensor, width: int) -> RowsT:
     """These rows of a record, its (B, T) columns cut to the width of a micro-batch."""
     part = record[rows]
     columns = {f.name: getattr(part, f.name) for f in fields(part)}  # type: ignore[arg-type]
-    return type(part)(
-        **{k: v[:, :width] if isinstance(v, Tensor) and v.ndim == 2 else v for k, v in columns.items()}
-    )
+    return type(part)(**{k: v[:, :width] if isinstance(v, Tensor) and v.ndim == 2 else v for k, v in columns.items()})
 
 
 def micro_batches(sequences: Sequences, rows: Tensor, max_tokens: int) -> list[Tensor]:

@@ -120,6 +120,8 @@ class RunConfig:
     """What the run may use: steps=N, samples=N, tokens=N (generated) or seconds=N (of training)."""
     samples_per_step: int = 256
     """Completions of one step, equal for every algorithm compared."""
+    reward: str | None = None
+    """`pkg.mod:function` of (problem, completion) that replaces the task's reward; what is correct stays the task's."""
     data: Path | None = None
     """A file, or a folder of train.jsonl and test.jsonl, in the data set's official format."""
     source: Literal["auto", "procedural", "path", "hub"] = "auto"
@@ -165,7 +167,12 @@ class Budget:
             UserError: unknown kind, or an amount that is not positive (steps may be 0: evaluate only).
         """
         kind, _, amount = text.partition("=")
-        kinds: dict[str, BudgetKind] = {"steps": "steps", "samples": "samples", "tokens": "tokens", "seconds": "seconds"}
+        kinds: dict[str, BudgetKind] = {
+            "steps": "steps",
+            "samples": "samples",
+            "tokens": "tokens",
+            "seconds": "seconds",
+        }
         if kind not in kinds or not amount.replace(".", "", 1).isdigit():
             raise UserError(f"--budget {text}: expected steps=N, samples=N, tokens=N or seconds=N")
         return Budget(kind=kinds[kind], amount=float(amount))

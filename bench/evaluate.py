@@ -59,7 +59,7 @@ def interval(per_problem: Sequence[float]) -> list[float] | None:
 def judge(
     engine: RolloutEngine, task: Task, problems: Sequence[Problem], config: EvalConfig, max_new_tokens: int
 ) -> Iterator[Verdicts]:
-    """Greedy and sampled completions of each problem with their verdicts. Samples depend on the problem, not on the run."""
+    """Greedy and sampled completions of each problem, judged. Samples depend on the problem, not on the run."""
     greedy = Sampling(max_new_tokens=max_new_tokens, temperature=0.0)
     sampling = replace(greedy, temperature=config.temperature, top_p=config.top_p)
     for start in range(0, len(problems), BATCH):

@@ -48,7 +48,9 @@ def batch_metrics(batch: Batch, kept: Sequence[Rollout]) -> Row:
     row: Row = {
         "rollout/mismatch_kl": token_mean(ops.kl_k3(batch.rollout_logprobs, batch.old_logprobs), batch.mask),
         "rollout/mismatch_max": float(difference.abs().max()),
-        "rollout/prob_error_mean": token_mean((batch.old_logprobs.exp() - batch.rollout_logprobs.exp()).abs(), batch.mask),
+        "rollout/prob_error_mean": token_mean(
+            (batch.old_logprobs.exp() - batch.rollout_logprobs.exp()).abs(), batch.mask
+        ),
     }
     cut = [a - b for r in kept for a, b in zip(r.completion.sampling_logprobs, r.completion.logprobs, strict=True)]
     row["rollout/truncation_gap_mean"] = sum(cut) / len(cut)

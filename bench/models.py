@@ -69,7 +69,10 @@ def load_tokenizer(location: str) -> PreTrainedTokenizerBase:
 
 def load_model(location: str) -> PreTrainedModel:
     """A causal language model with float32 weights and no dropout, so that two passes give one number."""
-    model = cast("PreTrainedModel", _from_pretrained(AutoModelForCausalLM, location, dtype=torch.float32, attn_implementation="sdpa"))
+    model = cast(
+        "PreTrainedModel",
+        _from_pretrained(AutoModelForCausalLM, location, dtype=torch.float32, attn_implementation="sdpa"),
+    )
     drop_dropout(model)
     check_head(model, location)
     return model.eval()
@@ -92,7 +95,9 @@ def check_head(model: PreTrainedModel, location: str) -> None:
     whole = model(input_ids=ids).logits
     ours = output_layer(model)(model.base_model(input_ids=ids).last_hidden_state)
     if not torch.allclose(whole, ours, atol=1e-4):
-        raise UserError(f"{location}: the model changes its logits after the output layer; such models are not supported")
+        raise UserError(
+            f"{location}: the model changes its logits after the output layer; such models are not supported"
+        )
 
 
 def output_layer(model: PreTrainedModel) -> nn.Module:
@@ -103,7 +108,9 @@ def output_layer(model: PreTrainedModel) -> nn.Module:
 def eos_ids(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> list[int]:
     """Every id that ends a completion: the generation settings' (one or several) and the tokenizer's."""
     configured: Any = model.generation_config.eos_token_id if model.generation_config is not None else None
-    ids = set(cast("list[int]", configured if isinstance(configured, list) else [] if configured is None else [configured]))
+    ids = set(
+        cast("list[int]", configured if isinstance(configured, list) else [] if configured is None else [configured])
+    )
     if isinstance(tokenizer.eos_token_id, int):
         ids.add(tokenizer.eos_token_id)
     return sorted(ids)

@@ -19,7 +19,18 @@ import torch
 from bench.config import UserError
 
 STREAMS = ("steps", "evals", "eval_problems", "completions")
-PACKAGES = ("torch", "transformers", "tokenizers", "datasets", "numpy", "math-verify", "reasoning-gym", "vllm", "deepspeed", "peft")
+PACKAGES = (
+    "torch",
+    "transformers",
+    "tokenizers",
+    "datasets",
+    "numpy",
+    "math-verify",
+    "reasoning-gym",
+    "vllm",
+    "deepspeed",
+    "peft",
+)
 Row = Mapping[str, Any]
 
 
@@ -54,9 +65,7 @@ def commit() -> dict[str, Any]:
     """Commit and whether the working tree differs from it; absent outside a checkout."""
 
     def git(*args: str) -> str | None:
-        result = subprocess.run(
-            ["git", *args], cwd=Path(__file__).parent, capture_output=True, text=True, check=False
-        )
+        result = subprocess.run(["git", *args], cwd=Path(__file__).parent, capture_output=True, text=True, check=False)
         return result.stdout.strip() if result.returncode == 0 else None
 
     with contextlib.suppress(OSError):
@@ -127,7 +136,9 @@ class Recorder:
         try:
             path.mkdir(parents=True)
         except FileExistsError as error:
-            raise UserError(f"{path} exists: a run never overwrites another; use --resume {path} or another --out") from error
+            raise UserError(
+                f"{path} exists: a run never overwrites another; use --resume {path} or another --out"
+            ) from error
         except OSError as error:
             raise UserError(f"{path}: cannot be written: {error.strerror}") from error
         return Recorder(path)
@@ -145,8 +156,8 @@ class Recorder:
         for row in rows:
             self.write(stream, row)
 
-    def checkpoint(self, step: int, save: Callable[[Path], None]) -> None:
-        """Write `checkpoint/step-<n>/` whole or not at all, then drop the older ones."""
+    def checkpoint(self, step: int, save: Callable[[Path], None], keep: str) -> None:
+        """Write `checkpoint/step-<n>/` whole or not at all, then drop what is older, the folder named `keep` apart."""
         folder = self.path / "checkpoint"
         folder.mkdir(exist_ok=True)
         partial, final = folder / f"partial-{step:06d}", folder / f"step-{step:06d}"
@@ -161,20 +172,23 @@ class Recorder:
         partial.replace(final)
         sync_folder(folder)
         for old in folder.iterdir():
-            if old != final and old.name != "best":
+            if old != final and old.name != keep:
                 shutil.rmtree(old)
 
-    def rewind(self, counts: Mapping[str, int]) -> None:
-        """Drop the rows that were written after the checkpoint, and a torn last one with them.
+    def rewind(self, counts: Mapping[str, int] | None) -> None:
+        """Drop the rows that were written after the checkpoint (all, without one), and a torn last one with them.
 
         Raises:
             UserError: a file has fewer rows than the checkpoint counted.
         """
+        counts = counts or dict.fromkeys(STREAMS, 0)
         for stream in STREAMS:
             path = self.path / f"{stream}.jsonl"
             lines = path.read_bytes().split(b"\n")[:-1] if path.exists() else []
             if len(lines) < counts[stream]:
-                raise UserError(f"{path}: {len(lines)} rows, but its checkpoint was made at {counts[stream]}; the file was changed")
+                raise UserError(
+                    f"{path}: {len(lines)} rows, but its checkpoint was made at {counts[stream]}; the file was changed"
+                )
             if path.exists():
                 with path.open("r+b") as file:
                     file.truncate(sum(len(line) + 1 for line in lines[: counts[stream]]))

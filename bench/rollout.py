@@ -39,6 +39,8 @@ class Rollout:
 class RolloutEngine(Protocol):
     """Whatever generates: transformers, vLLM, the test double."""
 
+    cache_bytes: int  # the largest key-value cache so far
+
     def encode(self, prompt: str) -> list[int]:
         """Token ids of a user message in the model's chat template."""
         ...
@@ -89,7 +91,11 @@ class ProblemStream:
 
 
 def generate(
-    engine: RolloutEngine, problems: Sequence[Problem], num_samples: int, sampling: Sampling, seed_parts: tuple[object, ...]
+    engine: RolloutEngine,
+    problems: Sequence[Problem],
+    num_samples: int,
+    sampling: Sampling,
+    seed_parts: tuple[object, ...],
 ) -> list[tuple[Problem, list[int], Completion]]:
     """`num_samples` completions of each problem, siblings adjacent; a sample's seed names its problem and its index."""
     prompts = [engine.encode(problem.prompt) for problem in problems]

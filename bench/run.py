@@ -40,7 +40,9 @@ class State:
     algorithm: Algorithm
     step: int = 0
     position: int = 0  # in the prompt stream
-    counters: dict[str, float] = field(default_factory=lambda: dict.fromkeys(COUNTERS, 0.0))
+    counters: dict[str, float] = field(default_factory=dict[str, float])  # what is not counted has no key
+        default_factory=lambda: dict[str, float | None](dict.fromkeys(COUNTERS, 0.0))
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,9 +82,9 @@ def used(budget: Budget, state: State) -> float:
     """Share of the budget behind us."""
     return budget.fraction(
         steps=state.step,
-        samples=state.counters["data/samples_generated"],
-        tokens=state.counters["data/tokens_generated"],
-        seconds=state.counters["cost/device_s"],
+        samples=state.counters.get("data/samples_generated", 0),
+        tokens=state.counters.get("data/tokens_generated", 0),
+        seconds=state.counters.get("cost/device_s", 0),
     )
 
 
@@ -123,11 +125,21 @@ def one_step(parts: Parts, state: State, progress: float) -> Step:
     seconds = sum(v for k, v in measured.items() if k.startswith("time/"))
     flops = parts.work.step(rollouts, kept, algorithm, config, policy_updated=num_updates > 0)
     state.step += 1
-    state.algorithm = algorithm.adapt(updated)
+    state.algorithm = algorithm.adapt({name.removeprefix("actor/"): value for name, value in updated.items()})
     generated, trained = (sum(len(r.completion.token_ids) for r in part) for part in (rollouts, kept))
-    added = (len(rollouts) / algorithm.group_size, len(rollouts), len(kept), generated, trained, num_updates, flops, seconds)
+    added = (
+        len(rollouts) / algorithm.group_size,
+        len(rollouts),
+        len(kept),
+        generated,
+        trained,
+        num_updates,
+        flops,
+        seconds,
+    )
     for name, amount in zip(COUNTERS, added, strict=True):
-        state.counters[name] += amount
+        if amount is not None:
+            state.counters[name] = state.counters.get(name, 0) + amount
     row: dict[str, Any] = {"step": state.step}
     row |= rollout_metrics(rollouts, algorithm.group_size) | batch_metrics(batch, kept) | critic_metrics(batch, targets)
     row |= updated | measured | parts.work.memory(parts, measured) | {"time/step_s": seconds}

@@ -3,7 +3,7 @@
 import math
 from collections import defaultdict
 from collections.abc import Iterator
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Literal, Protocol, TypeVar
 
@@ -67,6 +67,10 @@ class TrainEngine(Protocol):
 
     def load_state(self, state: dict[str, Any]) -> None:
         """Take up `state` where it was left."""
+        ...
+
+    def memory(self) -> dict[str, int]:
+        """Bytes by role, from storages; gradients and activations at their largest since the last call."""
         ...
 
     def save_model(self, path: Path) -> None:
@@ -193,7 +197,9 @@ def policy_step(
         output = engine.forward(padded, entropy_grad="entropy" in algorithm.needs)
         return algorithm.policy_loss(output, part, part_targets)
 
-    loss = accumulate(engine, sequences, batch, targets, rows, algorithm.aggregation, max_tokens, micro_loss, means, "actor")
+    loss = accumulate(
+        engine, sequences, batch, targets, rows, algorithm.aggregation, max_tokens, micro_loss, means, "actor"
+    )
     apply(engine, "policy", lr, loss, means, "actor")
 
 
@@ -250,7 +256,11 @@ def accumulate(
     for micro in micro_batches(sequences, rows, max_tokens):
         padded = sequences.pad(micro)
         width = int(padded.lengths.max())
-        out = micro_loss(padded, to_device(cut(batch, micro, width), engine.device), to_device(cut(targets, micro, width), engine.device))
+        out = micro_loss(
+            padded,
+            to_device(cut(batch, micro, width), engine.device),
+            to_device(cut(targets, micro, width), engine.device),
+        )
         part = (weights[micro, :width].to(engine.device) * out.loss).sum()
         engine.backward(part)
         loss += float(part.detach())
@@ -279,8 +289,3 @@ def explained_variance(batch: Batch, targets: Targets) -> float | None:
     returns, values = required(targets.returns)[batch.mask], required(batch.values)[batch.mask]
     variance = float(returns.var())
     return 1 - float((returns - values).var()) / variance if variance > 0 else None
-
-
-def shaped(scores: Scored, rewards: Tensor) -> Scored:
-    """The verdicts with the rewards to train on."""
-    return replace(scores, rewards=rewards)

@@ -18,9 +18,12 @@ if TYPE_CHECKING:
 
 
 class Work:
-    """Counts one model's work against one machine's peak rate (operations a second)."""
+    """Counts one model's work against one machine's peak rate (operations a second).
 
-    def __init__(self, shape: ModelShape, peak_per_s: float) -> None:
+    `shape` is None for an architecture whose work is not counted; its figures are then absent.
+    """
+
+    def __init__(self, shape: ModelShape | None, peak_per_s: float) -> None:
         self.shape = shape
         self.peak_per_s = peak_per_s
 
@@ -32,8 +35,10 @@ class Work:
         config: RunConfig,
         *,
         policy_updated: bool,
-    ) -> int:
+    ) -> int | None:
         """Operations of one step: rollouts that were thrown away, reference and critic included."""
+        if self.shape is None:
+            return None
         prompts, completions = lengths(generated)
         total = flops.prefill_flops(self.shape, prompts[:: algorithm.group_size])
         total += flops.decode_flops(self.shape, prompts, completions)
@@ -50,12 +55,14 @@ class Work:
             total += forward + (forward + backward) * config.critic.num_epochs
         return total
 
-    def rates(self, measured: dict[str, float], generated: int, trained: int, work: int, seconds: float) -> dict[str, float]:
+    def rates(
+        self, measured: dict[str, float], generated: int, trained: int, work: int, seconds: float
+    ) -> dict[str, float | None]:
         """Tokens a second in the phase that handles them (prompts not counted), and the share of the machine's peak."""
         return {
             "perf/generated_tokens_per_s": generated / measured["time/rollout_s"],
             "perf/trained_tokens_per_s": trained / measured["time/update_s"],
-            "perf/mfu": work / seconds / self.peak_per_s,
+            "perf/mfu": None if work is None else work / seconds / self.peak_per_s,
         }
 
     def memory(self, parts: "Parts", measured: dict[str, float]) -> dict[str, Any]:

@@ -70,8 +70,8 @@ class DataTask:
     """Where problems come from: made here from a seed, read from a path, or fetched from the hub."""
     data: Path | None = None
     """File (test only) or folder of train.jsonl and test.jsonl in the official format; implies `--source path`."""
-    template: Literal["plain", "boxed"] = "plain"
-    """Prompt: the bare question, or the question and how to write the answer."""
+    template: Literal["auto", "plain", "boxed"] = "auto"
+    """Prompt: the bare question, or the question and how to write the answer. auto: bare for procedural problems."""
     weights: RewardWeights = field(default_factory=RewardWeights)
     """How verdicts become the reward."""
     think_opened: bool = False
@@ -113,14 +113,15 @@ class DataTask:
             "sha256": loaded.sha256,
             "num_excluded": len(loaded.excluded),
             "excluded": list(loaded.excluded),
-            "template": self.template,
+            "template": "plain" if template is PLAIN else "boxed",
             "template_version": template.version,
             "template_sha256": template.sha256,
         }
 
     @property
     def prompt_template(self) -> Template:
-        return PLAIN if self.template == "plain" else self.BOXED
+        plain = self.template == "plain" or (self.template == "auto" and self.resolved_source == "procedural")
+        return PLAIN if plain else self.BOXED
 
     @property
     def resolved_source(self) -> Source:

@@ -68,7 +68,9 @@ def draw(logits: Tensor, uniform: Tensor, sampling: Sampling) -> tuple[Tensor, T
     kept = keep_mass(logprobs, sampling)
     cumulative = kept.double().exp().cumsum(-1)
     total = cumulative[:, -1:]
-    token = torch.searchsorted(cumulative, uniform[:, None].double() * total, right=True).clamp(max=logits.shape[-1] - 1)
+    token = torch.searchsorted(cumulative, uniform[:, None].double() * total, right=True).clamp(
+        max=logits.shape[-1] - 1
+    )
     return token[:, 0], logprobs.gather(-1, token)[:, 0], (kept.gather(-1, token) - total.log())[:, 0].float()
 
 
@@ -86,7 +88,7 @@ def keep_mass(logprobs: Tensor, sampling: Sampling) -> Tensor:
 
 
 class HFRollout:
-    """A `RolloutEngine` that generates from the very modules being trained: no copy, and nothing to fall out of step."""
+    """A `RolloutEngine` that generates from the very modules being trained: no copy that could fall out of step."""
 
     def __init__(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, engine: EngineConfig) -> None:
         self.model = model
@@ -152,7 +154,9 @@ class HFRollout:
         real = torch.arange(width, device=device) >= width - prompt_lengths[:, None]  # (P, width)
         logits, cache = self._prefill(tokens, real)
 
-        owner = torch.arange(len(jobs), device=device).repeat_interleave(torch.tensor([len(j.seeds) for j in jobs], device=device))
+        owner = torch.arange(len(jobs), device=device).repeat_interleave(
+            torch.tensor([len(j.seeds) for j in jobs], device=device)
+        )
         budget = sampling.budget
         uniforms = torch.stack(
             [torch.rand(budget, generator=torch.Generator().manual_seed(s)) for job in jobs for s in job.seeds]
@@ -204,7 +208,11 @@ class HFRollout:
         eos = set(self.eos.tolist())
         completions: list[Completion] = []
         for ids, logprobs, sampling_logprobs, length in zip(
-            state.tokens.tolist(), state.logprobs.tolist(), state.sampling_logprobs.tolist(), state.lengths.tolist(), strict=True
+            state.tokens.tolist(),
+            state.logprobs.tolist(),
+            state.sampling_logprobs.tolist(),
+            state.lengths.tolist(),
+            strict=True,
         ):
             ids = ids[:length]
             stopped = ids[-1] in eos

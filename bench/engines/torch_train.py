@@ -2,6 +2,7 @@
 
 import copy
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, cast
 
@@ -12,6 +13,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from algorithms.core import Need, PolicyOutput
 from bench.batch import Padded
 from bench.config import CriticConfig, EngineConfig, OptimizerConfig
+from bench.meter import storage_bytes
 from bench.models import autocast, named_weights, output_layer
 from bench.train import Role
 
@@ -56,6 +58,11 @@ def entropy(logits: Tensor) -> Tensor:
     return -(logprobs.exp() * logprobs).sum(-1)
 
 
+def _tensors(module: nn.Module) -> Iterator[Tensor]:
+    yield from module.parameters()
+    yield from module.buffers()
+
+
 class TorchEngine:
     """A `TrainEngine` on one device."""
 
@@ -82,9 +89,13 @@ class TorchEngine:
             self.modules["critic"] = Critic(policy).to(self.device)
             self.clips["critic"] = critic.grad_clip
         if engine.gradient_checkpointing:
-            for backbone in [policy.base_model] + ([cast("Critic", self.modules["critic"]).backbone] if "values" in needs else []):
+            for backbone in [policy.base_model] + (
+                [cast("Critic", self.modules["critic"]).backbone] if "values" in needs else []
+            ):
                 backbone.gradient_checkpointing_enable({"use_reentrant": False})
                 backbone.train()  # without dropout this switches nothing but the checkpointing on
+        self._gradients: dict[Role, int] = {}
+        self._activations = 0
         self.optimizers: dict[Role, torch.optim.Optimizer] = {
             role: torch.optim.AdamW(
                 module.parameters(), lr=0.0, betas=optimizer.betas, weight_decay=optimizer.weight_decay, fused=True
@@ -110,7 +121,7 @@ class TorchEngine:
     def forward(self, padded: Padded, *, entropy_grad: bool) -> PolicyOutput:
         """(b, t) each."""
         padded = self._place(padded)
-        with autocast(self.device, self.engine.dtype):
+        with autocast(self.device, self.engine.dtype), self._count_saved("policy"):
             logprobs, logits = token_logprobs(self.policy, padded, self.temperature)
         if entropy_grad:
             spread = entropy(logits)
@@ -120,7 +131,7 @@ class TorchEngine:
 
     def values(self, padded: Padded) -> Tensor:
         """(b, t), differentiable."""
-        with autocast(self.device, self.engine.dtype):
+        with autocast(self.device, self.engine.dtype), self._count_saved("critic"):
             return self.modules["critic"](self._place(padded))
 
     def backward(self, loss: Tensor) -> None:
@@ -130,6 +141,7 @@ class TorchEngine:
     def step(self, role: Role, lr: float) -> float:
         """Clip and apply; a norm that is not finite applies nothing."""
         optimizer = self.optimizers[role]
+        self._gradients[role] = storage_bytes(p.grad for p in self.modules[role].parameters() if p.grad is not None)
         norm = float(nn.utils.clip_grad_norm_(self.modules[role].parameters(), self.clips[role]))
         if norm < float("inf"):
             for group in optimizer.param_groups:
@@ -161,6 +173,39 @@ class TorchEngine:
             self.optimizers[role].load_state_dict(state["optimizers"][role])
         if self.reference is not None:
             self.reference.load_state_dict(state["reference"])
+
+    def memory(self) -> dict[str, int]:
+        """Bytes by role. Policy and critic never hold gradients at once: each clears its own before the other's pass."""
+        held: dict[str, int] = {str(role): storage_bytes(_tensors(module)) for role, module in self.modules.items()}
+        if self.reference is not None:
+            held["reference"] = storage_bytes(_tensors(self.reference))
+        states = (
+            t for o in self.optimizers.values() for s in o.state.values() for t in s.values() if isinstance(t, Tensor)
+        )
+        held["optimizer"] = storage_bytes(states)
+        held["gradients"] = max(self._gradients.values(), default=0)
+        held["activations"] = self._activations
+        self._gradients, self._activations = {}, 0
+        return held
+
+    @contextmanager
+    def _count_saved(self, role: Role) -> Iterator[None]:
+        """Bytes that autograd keeps for the backward pass, weights apart: what a micro-batch's activations take."""
+        if not torch.is_grad_enabled():
+            yield
+            return
+        weights = {p.untyped_storage().data_ptr() for p in self.modules[role].parameters()}
+        saved: dict[int, int] = {}
+
+        def keep(tensor: Tensor) -> Tensor:
+            storage = tensor.untyped_storage()
+            if storage.data_ptr() not in weights:
+                saved[storage.data_ptr()] = storage.nbytes()
+            return tensor
+
+        with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+            yield
+        self._activations = max(self._activations, sum(saved.values()))
 
     def save_model(self, path: Path) -> None:
         """The policy in Hugging Face format."""

@@ -1,0 +1,95 @@
+"""Commands. Each imports what it needs when it is called, so that none waits for another's engines."""
+
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from bench.config import UserError
+
+Arguments = list[str]
+
+USAGE = """usage: python -m bench COMMAND [--flags]
+
+{commands}
+
+python -m bench COMMAND --help lists a command's flags."""
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run a command; returns the exit code: 2 for a mistake of the user's, which is told in one line."""
+    try:
+        if not arguments or arguments[0] in ("-h", "--help"):
+            listed = "\n".join(f"  {name:<10}{command.__doc__}" for name, command in COMMANDS.items())
+            print(USAGE.format(commands=listed))
+            return 0 if arguments else 2
+        if arguments[0] not in COMMANDS:
+            from bench.plugins import nearest
+
+            raise UserError(f"{arguments[0]}: unknown command; {nearest(arguments[0], COMMANDS)}")
+        return COMMANDS[arguments[0]](list(arguments[1:]))
+    except UserError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+
+
+def run(arguments: Arguments) -> int:
+    """Train one model on one task by one algorithm"""
+    from bench.settings import parse, resolve, take, to_toml
+
+    directory = take(arguments, "--resume")
+    if directory is not None:
+        from bench.session import resume
+
+        extra = [a for a in arguments if a != "--quiet"]
+        if extra:
+            raise UserError(f"--resume goes on with the run's own settings; remove {' '.join(extra)}")
+        quieten()
+        return resume(Path(directory), quiet="--quiet" in arguments)
+    printing = "--print-config" in arguments
+    chosen = parse([a for a in arguments if a != "--print-config"])
+    if printing:
+        print(to_toml(resolve(chosen)))
+        return 0
+    from bench.session import start
+
+    quieten()
+    return start(chosen)
+
+
+def quieten() -> None:
+    """Keep the libraries' own progress bars and notices out of a run's output."""
+    from datasets.utils import logging as datasets_logging  # type: ignore[import-untyped]
+    from transformers.utils import logging
+
+    logging.disable_progress_bar()
+    logging.set_verbosity_error()
+    datasets_logging.disable_progress_bar()
+
+
+def show_list(arguments: Arguments) -> int:
+    """List algorithms, tasks and embedded models"""
+    from algorithms import ALGORITHMS
+    from bench.models import ASSETS
+    from tasks import TASKS
+
+    if arguments:
+        raise UserError(f"list takes no flags; remove {' '.join(arguments)}")
+    for title, table in (("algorithms", ALGORITHMS), ("tasks", TASKS)):
+        print(title)
+        for name, cls in table.items():
+            print(f"  {name:<14}{(cls.__doc__ or '').strip().splitlines()[0]}")
+    print("embedded models")
+    for path in sorted(ASSETS.glob("*/config.json")):
+        print(f"  {path.parent.name}")
+    return 0
+
+
+def doctor(arguments: Arguments) -> int:
+    """Look over this machine: devices, memory, extras, hub, sandbox"""
+    from bench import doctor as command
+    from bench.settings import flags
+
+    return command.doctor(flags(command.DoctorConfig, arguments, prog="python -m bench doctor"))
+
+
+COMMANDS: dict[str, Callable[[Arguments], int]] = {"run": run, "list": show_list, "doctor": doctor}

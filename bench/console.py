@@ -1,0 +1,101 @@
+"""What a run shows while it goes: a live bar on a terminal, plain lines elsewhere, nothing when quiet."""
+
+import time
+from collections.abc import Callable, Mapping
+from types import TracebackType
+from typing import Any, Self
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+Row = Mapping[str, Any]
+
+SHOWN: tuple[tuple[str, str, str], ...] = (  # label, metric, format
+    ("reward", "reward/mean", ".3f"),
+    ("correct", "reward/correct_frac", ".1%"),
+    ("format", "completion/format_frac", ".1%"),
+    ("length", "completion/length_mean", ".1f"),
+    ("kl", "actor/kl", ".4f"),
+    ("entropy", "actor/entropy", ".3f"),
+    ("grad", "actor/grad_norm", ".2f"),
+    ("tok/s", "perf/generated_tokens_per_s", ",.0f"),
+    ("GiB", "memory/peak_gib/update", ".2f"),
+    ("s", "time/step_s", ".2f"),
+)
+
+
+def describe(row: Row) -> str:
+    """The figures of a step in one line; those that are missing are left out."""
+    return "  ".join(f"{label} {row[name]:{form}}" for label, name, form in SHOWN if row.get(name) is not None)
+
+
+class Display:
+    """Progress of one run. `say` prints a line above it."""
+
+    def __init__(self, *, quiet: bool, console: Console | None = None) -> None:
+        self.quiet = quiet
+        self.console = console or Console(highlight=False, soft_wrap=True)
+        self._bar: Progress | None = None
+        self._start = time.perf_counter()
+
+    def __enter__(self) -> Self:
+        if not self.quiet and self.console.is_terminal:
+            columns = (
+                TextColumn("{task.description}"),
+                BarColumn(bar_width=20),
+                TimeElapsedColumn(),
+                TextColumn("left"),
+            )
+            self._bar = Progress(*columns, TimeRemainingColumn(), console=self.console, transient=True)
+            self._task = self._bar.add_task("starting", total=1.0)
+            self._bar.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+
+    def say(self, text: str) -> None:
+        """A line, unless quiet."""
+        if not self.quiet:
+            self.console.print(text, markup=False)
+
+    def always(self, text: str) -> None:
+        """A line that `--quiet` does not silence."""
+        self.console.print(text, markup=False)
+
+    def step(self, row: Row, progress: float) -> None:
+        """A step is done; `progress` is the share of the budget behind us."""
+        if self._bar is not None:
+            self._bar.update(self._task, completed=min(progress, 1.0), description=f"step {row['step']}")
+        self.say(f"step {row['step']:>4}  {describe(row)}{self._left(progress) if self._bar is None else ''}")
+
+    def _left(self, progress: float) -> str:
+        elapsed = time.perf_counter() - self._start
+        return f"  left {elapsed * (1 - progress) / progress:.0f} s" if 0 < progress < 1 else ""
+
+
+def tracker(kind: str, path: str, name: str, config: Row) -> Callable[[Row], None]:
+    """A function that sends a step's figures to TensorBoard or W&B.
+
+    Raises:
+        ImportError: the tracker is not installed.
+    """
+    if kind == "tensorboard":
+        from torch.utils.tensorboard import SummaryWriter
+
+        writer = SummaryWriter(path)
+
+        def send(row: Row) -> None:
+            for key, value in row.items():
+                if isinstance(value, int | float):
+                    writer.add_scalar(key, value, row["step"])
+            writer.flush()
+
+        return send
+    import wandb  # pyright: ignore[reportMissingImports]
+
+    run = wandb.init(project="ppo-vs-grpo-bench", name=name, dir=path, config=dict(config))
+    return lambda row: run.log(dict(row), step=row["step"])

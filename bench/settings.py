@@ -1,0 +1,298 @@
+"""From flags and TOML to one resolved `RunConfig`, and back to text."""
+
+import contextlib
+import dataclasses
+import hashlib
+import io
+import json
+import re
+import tomllib
+import typing
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, cast
+
+import pydantic
+import tomli_w
+import tyro
+
+from algorithms.core import Algorithm
+from bench.config import SOURCES, Budget, RunConfig, UserError
+from bench.models import ASSETS, EMBEDDED
+from bench.plugins import find_algorithm, find_task, nearest
+from bench.record import plain
+from tasks.core import Task
+
+Tree = dict[str, Any]
+BOX = re.compile(r"[╭╮╰╯│─]+")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Chosen:
+    """A `RunConfig` and the names by which its algorithm and task were chosen, which `asdict` forgets."""
+
+    algo_name: str
+    task_name: str
+    config: RunConfig
+
+    def tree(self) -> Tree:
+        """All of it as JSON and TOML hold it."""
+        return {"algo_name": self.algo_name, "task_name": self.task_name, **plain(self.config)}
+
+
+def run_class(algorithm: type[Algorithm], task: type[Task]) -> type[RunConfig]:
+    """`RunConfig` with the chosen classes' own fields, which flags and files can then set."""
+    try:
+        defaults = algorithm(), task()
+    except TypeError as error:
+        raise UserError(
+            f"{algorithm.__name__} and {task.__name__} must be constructible without arguments: {error}"
+        ) from error
+    fields = [
+        ("algo", algorithm, field(default=defaults[0])),
+        ("task", task, field(default_factory=lambda: defaults[1])),
+    ]
+    made = dataclasses.make_dataclass("RunConfig", fields, bases=(RunConfig,), frozen=True, kw_only=True)
+    made.__doc__ = RunConfig.__doc__
+    return cast("type[RunConfig]", made)
+
+
+def from_tree(tree: Mapping[str, Any], place: str) -> Chosen:
+    """Settings from a TOML or JSON tree; what it leaves out keeps its default.
+
+    Raises:
+        UserError: an unknown key, or a value of the wrong type; names the key.
+    """
+    rest = dict(tree)
+    algo_name, task_name = rest.pop("algo_name", "grpo"), rest.pop("task_name", "gsm8k")
+    made = run_class(find_algorithm(algo_name), find_task(task_name))
+    return Chosen(algo_name=algo_name, task_name=task_name, config=overlay(made(), rest, place))
+
+
+def overlay(config: Any, tree: Mapping[str, Any], place: str) -> Any:  # noqa: ANN401 - any dataclass in the tree
+    """`config` with the tree's values, checked against the declared types.
+
+    Raises:
+        UserError: naming the key.
+    """
+    changes: Tree = {}
+    known = {f.name: f for f in dataclasses.fields(config)}
+    hints = typing.get_type_hints(type(config))
+    for key, value in tree.items():
+        if key not in known:
+            raise UserError(f"{place}: unknown setting '{key}'; {nearest(key, known)}")
+        current = getattr(config, key)
+        if dataclasses.is_dataclass(current) and isinstance(value, Mapping):
+            changes[key] = overlay(current, cast("Tree", value), f"{place}: {key}")
+            continue
+        try:
+            changes[key] = pydantic.TypeAdapter(hints[key]).validate_python(value)
+        except pydantic.ValidationError as error:
+            raise UserError(f"{place}: {key} = {value!r}: {error.errors()[0]['msg']}") from error
+    try:
+        return replace(config, **changes)
+    except ValueError as error:
+        raise UserError(f"{place}: {error}") from error
+
+
+def parse(arguments: Sequence[str]) -> Chosen:
+    """Flags over a `--config` file over a `--recipe` over the defaults.
+
+    Raises:
+        UserError: anything wrong with them, in one line.
+    """
+    rest = list(arguments)
+    algo, task, file, recipe = (take(rest, flag) for flag in ("--algo", "--task", "--config", "--recipe"))
+    tree: Tree = read_toml(Path(file)) if file else {}
+    tree = {**tree, **{k: v for k, v in {"algo_name": algo, "task_name": task}.items() if v is not None}}
+    if recipe is not None:
+        tree = with_recipe(tree, recipe)
+    chosen = from_tree(tree, file or "settings")
+    config = flags(type(chosen.config), rest, prog="python -m bench run", default=chosen.config)
+    return replace(chosen, config=config)
+
+
+def with_recipe(tree: Tree, name: str) -> Tree:
+    """The tree over a recipe's settings.
+
+    Raises:
+        UserError: unknown recipe, or none of that name for the algorithm.
+    """
+    from bench.recipes import recipe_tree
+
+    return merge(recipe_tree(name, tree.get("algo_name", "grpo")), tree)
+
+
+def merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> Tree:
+    """Nested `base` with `over`'s values on top."""
+    result = dict(base)
+    for key, value in over.items():
+        mapping = isinstance(value, Mapping) and isinstance(result.get(key), Mapping)
+        result[key] = merge(result[key], cast("Tree", value)) if mapping else value
+    return result
+
+
+def take(arguments: list[str], flag: str) -> str | None:
+    """Remove `flag VALUE` or `flag=VALUE` from the arguments; returns the value.
+
+    Raises:
+        UserError: the flag comes without a value.
+    """
+    value = None
+    for i, argument in reversed(list(enumerate(arguments))):
+        if argument == flag:
+            if i + 1 >= len(arguments) or arguments[i + 1].startswith("--"):
+                raise UserError(f"{flag} needs a value")
+            value = value or arguments[i + 1]
+            del arguments[i : i + 2]
+        elif argument.startswith(flag + "="):
+            value = value or argument.partition("=")[2]
+            del arguments[i]
+    return value
+
+
+def flags(cls: Any, arguments: Sequence[str], *, prog: str, default: Any = None) -> Any:  # noqa: ANN401 - what tyro builds
+    """Parse by tyro, its boxed error told in one line.
+
+    Raises:
+        UserError: an unknown flag (with the nearest) or a bad value.
+    """
+    caught = io.StringIO()
+    extra = {} if default is None else {"default": default}
+    try:
+        with contextlib.redirect_stderr(caught):
+            return tyro.cli(cls, args=list(arguments), prog=prog, **extra)
+    except SystemExit as end:
+        if not end.code:
+            raise
+        raise UserError(one_line(caught.getvalue())) from None
+    except ValueError as error:
+        raise UserError(str(error)) from error
+
+
+def one_line(boxed: str) -> str:
+    """The message of a boxed error, and its first suggestion."""
+    lines = [line for raw in boxed.splitlines() if (line := BOX.sub(" ", raw).strip())]
+    message = lines[1] if len(lines) > 1 else " ".join(lines)
+    for i, line in enumerate(lines):
+        if line.startswith("Perhaps you meant") and i + 1 < len(lines):
+            return f"{message}; did you mean {lines[i + 1].split()[0]}?"
+    return message
+
+
+def read_toml(path: Path) -> Tree:
+    """A settings file.
+
+    Raises:
+        UserError: it cannot be read.
+    """
+    try:
+        return tomllib.loads(path.read_text())
+    except (OSError, tomllib.TOMLDecodeError) as error:
+        raise UserError(f"--config {path}: {error}") from error
+
+
+def to_toml(chosen: Chosen) -> str:
+    """The whole tree, readable by `--config`."""
+
+    def without_none(value: Any) -> Any:  # noqa: ANN401 - any JSON value
+        if isinstance(value, dict):
+            return {k: without_none(v) for k, v in cast("Tree", value).items() if v is not None}
+        return value
+
+    return tomli_w.dumps(without_none(chosen.tree()))
+
+
+def is_embedded(model: str) -> bool:
+    """Whether a model's name means one of ours."""
+    return model == EMBEDDED or Path(model).resolve().is_relative_to(ASSETS)
+
+
+def resolve(chosen: Chosen) -> Chosen:
+    """Fill in what depends on the model or the task, and refuse what cannot work together.
+
+    Raises:
+        UserError: sizes that do not divide, a bad budget, settings that contradict each other.
+    """
+    config = chosen.config
+    ours = is_embedded(config.model)
+    config = replace(
+        config,
+        sampling=replace(config.sampling, max_new_tokens=config.sampling.max_new_tokens or (64 if ours else 512)),
+        optimizer=replace(
+            config.optimizer, lr=config.optimizer.lr if config.optimizer.lr is not None else (2e-4 if ours else 1e-6)
+        ),
+        critic=replace(
+            config.critic, lr=config.critic.lr if config.critic.lr is not None else (1e-3 if ours else 1e-5)
+        ),
+        task=with_source(config, ours=ours),
+    )
+    check(config)
+    return replace(chosen, config=config)
+
+
+def with_source(config: RunConfig, *, ours: bool) -> Task:
+    """The task with its data source and prompt chosen; a user's own task without such fields stays as it is."""
+    task = config.task
+    names = {f.name for f in dataclasses.fields(cast("Any", task))} if dataclasses.is_dataclass(task) else set[str]()
+    changes: Tree = {}
+    if "source" in names and "data" in names:
+        data = config.data if config.data is not None else getattr(task, "data", None)
+        if config.source != "auto":
+            changes["source"] = SOURCES[config.source]
+        elif data is not None:
+            changes["source"] = "path"
+        elif not ours:
+            from tasks.sources import bench_data
+
+            changes["source"] = "path" if bench_data(getattr(type(task), "NAME", "")) else "hub"
+        changes["data"] = data
+    elif config.data is not None:
+        raise UserError(f"--data: {type(task).__name__} reads no data")
+    if "template" in names and not ours and getattr(task, "template", None) == "auto":
+        changes["template"] = "boxed"
+    return replace(cast("Any", task), **changes) if changes else task
+
+
+def check(config: RunConfig) -> None:
+    """Refuse sizes that do not fit together.
+
+    Raises:
+        UserError: says which, and what would do.
+    """
+    Budget.parse(config.budget)
+    group = config.algo.group_size
+    positive = {
+        "samples-per-step": config.samples_per_step,
+        "sampling.max-new-tokens": config.sampling.budget,
+        "sampling.temperature": config.sampling.temperature,
+        "sampling.top-p": config.sampling.top_p,
+        "engine.micro-batch-tokens": config.engine.micro_batch_tokens,
+        "engine.rollout-batch-size": config.engine.rollout_batch_size,
+        "checkpoint-every": config.checkpoint_every,
+        "critic.num-epochs": config.critic.num_epochs,
+        "critic.num-minibatches": config.critic.num_minibatches,
+    }
+    for name, value in positive.items():
+        if value <= 0:
+            raise UserError(f"--{name} {value}: must be above 0")
+    if config.sampling.top_p > 1:
+        raise UserError(f"--sampling.top-p {config.sampling.top_p}: must lie in (0, 1]")
+    if config.samples_per_step % group:
+        near = group * max(1, round(config.samples_per_step / group))
+        raise UserError(
+            f"--samples-per-step {config.samples_per_step} does not divide into groups of {group}; for example {near} does"
+        )
+    if config.algo.num_minibatches > config.samples_per_step:
+        raise UserError(
+            f"{config.algo.num_minibatches} minibatches need as many samples; --samples-per-step is {config.samples_per_step}"
+        )
+    if config.eval.checkpoint == "best" and not config.eval.every:
+        raise UserError("--eval.checkpoint best needs validation: give --eval.every N")
+
+
+def fingerprint(tree: Mapping[str, Any]) -> str:
+    """Equal for configurations that give equal runs: where a run is written and how it is shown does not matter."""
+    matters = {k: v for k, v in tree.items() if k not in ("out", "quiet", "track", "arm")}
+    return hashlib.sha256(json.dumps(matters, sort_keys=True).encode()).hexdigest()
