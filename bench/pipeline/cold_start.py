@@ -13,31 +13,31 @@ import hashlib
 import json
 import platform
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import tokenizers
 import torch
-import torch.nn.functional as F
 import transformers
 from transformers import GenerationConfig, LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
-from bench.pipeline.demonstrations import Demonstration, Family
+from bench.pipeline.demonstrations import Family
 from bench.pipeline.families import FAMILIES
-from bench.pipeline.muon import Muon
-from bench.pipeline.start_accuracy import chat_prompts
+from bench.pipeline.pretrain import train
+from bench.pipeline.start_accuracy import start_accuracy
 from bench.pipeline.tokenizer import build_tokenizer
-
-BATCH, DRILL_BATCH, POOL = 64, 192, 20
-DRILL_PHASE, DRILL_SHARE, PROMPT_WEIGHT = 0.2, 0.15, 0.3
-MUON_LR, ADAMW_LR, WARMUP = 0.02, 3e-3, 50
-Pair = tuple[list[int], list[int]]  # prompt tokens, completion tokens
+from tasks import TASKS
 
 
 def cold_start(
-    task: str, out: Path, seed: int = 0, num_updates: int | None = None, log: Callable[[str], None] = print
+    task: str,
+    out: Path,
+    seed: int = 0,
+    num_updates: int | None = None,
+    num_problems: int = 1000,
+    log: Callable[[str], None] = print,
 ) -> dict[str, Any]:
     """Trains the embedded model of `task` and writes it to `out`, with `cold_start.json` beside it.
 
@@ -46,6 +46,7 @@ def cold_start(
         out: a folder that does not exist yet: no checkpoint is ever overwritten.
         seed: decides the initial weights and the demonstrations.
         num_updates: optimizer updates; None takes the family's own number, which made the shipped model.
+        num_problems: of the test split, to measure the start on.
         log: called with one line now and then.
 
     Returns:
@@ -59,14 +60,33 @@ def cold_start(
     if out.exists():
         raise ValueError(f"{out} exists; a checkpoint is never overwritten: choose another --out")
     family, threads, began = FAMILIES[task], torch.get_num_threads(), time.process_time()
+    num_updates = family.num_updates if num_updates is None else num_updates
     torch.set_num_threads(1)  # the order of sums, and so the weights, would depend on it
     try:
         tokenizer = build_tokenizer(vocabulary_text(family), family.vocab_size)
         model = build_model(family, tokenizer, seed)
-        train(model, tokenizer, family, seed, num_updates or family.num_updates, log)
+        train(model, tokenizer, family, seed, num_updates, log)
+        cpu_s = time.process_time() - began
+        judge = TASKS[task]()
+        start = start_accuracy(model, tokenizer, judge, judge.problems("test")[:num_problems], seed)
     finally:
         torch.set_num_threads(threads)
-    return write(model, tokenizer, family, out, seed, num_updates or family.num_updates, time.process_time() - began)
+    log(f"start on the test split: {start}")
+    weights = write(model, tokenizer, out)
+    provenance = {
+        "command": f"python -m bench pipeline cold-start --task {task} --seed {seed} --out {out.name}",
+        "task": task,
+        "seed": seed,
+        "num_updates": num_updates,
+        "num_parameters": model.num_parameters(),
+        "planted_flaws": family.flaws,
+        "start": start,
+        "weights_sha256": hashlib.sha256(weights.read_bytes()).hexdigest(),
+        "cpu_s": round(cpu_s, 1),
+        "versions": versions(),
+    }
+    (out / "cold_start.json").write_text(json.dumps(provenance, indent=2) + "\n")
+    return provenance
 
 
 def vocabulary_text(family: Family) -> Iterator[str]:
@@ -88,95 +108,15 @@ def build_model(family: Family, tokenizer: PreTrainedTokenizerFast, seed: int) -
         max_position_embeddings=512,
         tie_word_embeddings=True,
         bos_token_id=None,
-        eos_token_id=tokenizer.eos_token_id,
-        pad_token_id=tokenizer.pad_token_id,
+        eos_token_id=cast("int", tokenizer.eos_token_id),
+        pad_token_id=cast("int", tokenizer.pad_token_id),
         dtype="float32",
     )
     return LlamaForCausalLM(config)
 
 
-def train(
-    model: LlamaForCausalLM,
-    tokenizer: PreTrainedTokenizerFast,
-    family: Family,
-    seed: int,
-    num_updates: int,
-    log: Callable[[str], None],
-) -> None:
-    """Next-token training on the careless completions, in place."""
-    matrices = [p for n, p in model.named_parameters() if p.ndim == 2 and "embed" not in n]
-    rest = [p for n, p in model.named_parameters() if p.ndim != 2 or "embed" in n]
-    optimizers: list[torch.optim.Optimizer] = [
-        Muon(matrices, lr=MUON_LR),
-        torch.optim.AdamW(rest, lr=ADAMW_LR, betas=(0.9, 0.95), weight_decay=0.01),
-    ]
-    rates = [optimizer.param_groups[0]["lr"] for optimizer in optimizers]
-    model.train()
-    batches = batch_stream(tokenizer, family, seed, num_updates)
-    for update, batch in enumerate(islice(batches, num_updates)):
-        done = update / num_updates
-        factor = min(1.0, (update + 1) / WARMUP) * min(1.0, max(0.05, 2 * (1 - done)))
-        for optimizer, rate in zip(optimizers, rates, strict=True):
-            optimizer.param_groups[0]["lr"] = rate * factor
-            optimizer.zero_grad()
-        loss = demonstration_loss(model, batch, model.config.pad_token_id)
-        loss.backward()
-        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        for optimizer in optimizers:
-            optimizer.step()
-        if (update + 1) % 100 == 0:
-            log(f"update {update + 1}/{num_updates}  loss {loss.item():.3f}")
-
-
-def demonstration_loss(model: LlamaForCausalLM, batch: Sequence[Pair], pad: int) -> torch.Tensor:
-    """Weighted mean of the next-token losses: completions count 1, prompts PROMPT_WEIGHT, padding nothing."""
-    length = max(len(prompt) + len(answer) for prompt, answer in batch)
-    ids = torch.full((len(batch), length), pad)  # (B, L), right-padded: causal attention needs no mask
-    weight = torch.zeros(len(batch), length)
-    for row, (prompt, answer) in enumerate(batch):
-        ids[row, : len(prompt) + len(answer)] = torch.tensor(prompt + answer)
-        weight[row, 1 : len(prompt)] = PROMPT_WEIGHT
-        weight[row, len(prompt) : len(prompt) + len(answer)] = 1
-    logits = model(input_ids=ids[:, :-1]).logits  # (B, L-1, V)
-    losses = F.cross_entropy(logits.flatten(0, 1), ids[:, 1:].flatten(), reduction="none")
-    return (losses * weight[:, 1:].flatten()).sum() / weight[:, 1:].sum()
-
-
-def batch_stream(
-    tokenizer: PreTrainedTokenizerFast, family: Family, seed: int, num_updates: int
-) -> Iterator[list[Pair]]:
-    """Batches in the recipe's order; whole problems come in pools sorted by length, which halves the padding."""
-    order = torch.Generator().manual_seed(seed)
-    drills, problems = family.drills(seed), family.demonstrations(seed)
-    for _ in range(int(DRILL_PHASE * num_updates)):
-        yield encode(tokenizer, list(islice(drills, DRILL_BATCH)))
-    while True:
-        pool = encode(tokenizer, list(islice(problems, BATCH * POOL)))
-        pool.sort(key=lambda pair: len(pair[0]) + len(pair[1]))
-        batches = [pool[i : i + BATCH] for i in range(0, len(pool), BATCH)]
-        batches += [encode(tokenizer, list(islice(drills, DRILL_BATCH))) for _ in range(int(DRILL_SHARE * POOL))]
-        for index in torch.randperm(len(batches), generator=order).tolist():
-            yield batches[index]
-
-
-def encode(tokenizer: PreTrainedTokenizerFast, demonstrations: Sequence[Demonstration]) -> list[Pair]:
-    """Token ids of the chat-formatted prompts and of the careless completions, with their end mark."""
-    prompts = chat_prompts(tokenizer, [d.prompt for d in demonstrations])
-    answers = [d.careless + str(tokenizer.eos_token) for d in demonstrations]
-    ids = tokenizer([*prompts, *answers], add_special_tokens=False)["input_ids"]
-    return list(zip(ids[: len(prompts)], ids[len(prompts) :], strict=True))
-
-
-def write(
-    model: LlamaForCausalLM,
-    tokenizer: PreTrainedTokenizerFast,
-    family: Family,
-    out: Path,
-    seed: int,
-    num_updates: int,
-    cpu_s: float,
-) -> dict[str, Any]:
-    """The folder that `from_pretrained` loads, and its provenance."""
+def write(model: LlamaForCausalLM, tokenizer: PreTrainedTokenizerFast, out: Path) -> Path:
+    """The folder that `from_pretrained` loads; returns the file of its weights."""
     model.generation_config = GenerationConfig(
         do_sample=True,
         temperature=1.0,
@@ -188,21 +128,13 @@ def write(
     )
     model.save_pretrained(out)
     tokenizer.save_pretrained(out)
-    provenance = {
-        "command": f"python -m bench pipeline cold-start --task {family.name} --seed {seed} --out {out.name}",
-        "task": family.name,
-        "seed": seed,
-        "num_updates": num_updates,
-        "num_parameters": model.num_parameters(),
-        "planted_flaws": family.flaws,
-        "weights_sha256": hashlib.sha256((out / "model.safetensors").read_bytes()).hexdigest(),
-        "cpu_s": round(cpu_s, 1),
-        "versions": {
-            "python": platform.python_version(),
-            "torch": torch.__version__,
-            "transformers": transformers.__version__,
-            "tokenizers": tokenizers.__version__,
-        },
+    return out / "model.safetensors"
+
+
+def versions() -> dict[str, str]:
+    return {
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "transformers": transformers.__version__,
+        "tokenizers": tokenizers.__version__,
     }
-    (out / "cold_start.json").write_text(json.dumps(provenance, indent=2) + "\n")
-    return provenance

@@ -1,10 +1,10 @@
 """How good a new embedded model is before any reinforcement learning: the figures kept in its provenance."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 import torch
-from transformers import PreTrainedModel, PreTrainedTokenizerFast
+from transformers import LlamaForCausalLM, PreTrainedTokenizerFast
 
 from tasks.core import Problem, Task
 
@@ -12,7 +12,7 @@ BATCH = 250
 
 
 def start_accuracy(
-    model: PreTrainedModel, tokenizer: PreTrainedTokenizerFast, task: Task, problems: Sequence[Problem], seed: int = 0
+    model: LlamaForCausalLM, tokenizer: PreTrainedTokenizerFast, task: Task, problems: Sequence[Problem], seed: int = 0
 ) -> dict[str, Any]:
     """One greedy and one sampled answer (temperature 1, full vocabulary) to each problem, as fractions of 1."""
     torch.manual_seed(seed)
@@ -37,9 +37,11 @@ def chat_prompts(tokenizer: PreTrainedTokenizerFast, prompts: Sequence[str]) -> 
 
 @torch.no_grad()
 def answers(
-    model: PreTrainedModel, tokenizer: PreTrainedTokenizerFast, prompts: Sequence[str], *, sample: bool
+    model: LlamaForCausalLM, tokenizer: PreTrainedTokenizerFast, prompts: Sequence[str], *, sample: bool
 ) -> list[str]:
     batch = tokenizer(chat_prompts(tokenizer, prompts), add_special_tokens=False, padding=True, return_tensors="pt")
     sampling = {"do_sample": True, "temperature": 1.0, "top_k": 0, "top_p": 1.0} if sample else {"do_sample": False}
-    ids = model.generate(batch["input_ids"], attention_mask=batch["attention_mask"], **sampling)
+    tokens = {"max_new_tokens": 64, "eos_token_id": tokenizer.eos_token_id, "pad_token_id": tokenizer.pad_token_id}
+    generate = cast("Any", model).generate  # transformers types it for its own protocol, which its models do not meet
+    ids = generate(batch["input_ids"], attention_mask=batch["attention_mask"], **tokens, **sampling)
     return tokenizer.batch_decode(ids[:, batch["input_ids"].shape[1] :], skip_special_tokens=True)
