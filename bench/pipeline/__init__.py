@@ -1,0 +1,1 @@
+"""Everything that trains before or around reinforcement learning."""

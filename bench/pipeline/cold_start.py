@@ -1,0 +1,140 @@
+"""The embedded models, from nothing: tokenizer, supervised training on careless demonstrations, a folder to load.
+
+    python -m bench pipeline cold-start --task gsm8k --seed 0 --out DIR
+
+writes a Llama-architecture model of about 0.4M parameters in transformers format. Its start is imperfect on purpose
+(each family's teacher says how), so that what reinforcement learning can add is right answers, not format. The recipe:
+a first fifth of the updates on single steps, then whole problems with 15% of single steps mixed in; prompts are
+learnt too, at weight 0.3; Muon for the matrices and AdamW for the rest; a fixed number of updates on one thread, so
+that a seed reproduces its model.
+"""
+
+import hashlib
+import json
+import platform
+import time
+from collections.abc import Callable, Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Any, cast
+
+import tokenizers
+import torch
+import transformers
+from transformers import GenerationConfig, LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+
+from bench.pipeline.demonstrations import Family
+from bench.pipeline.families import FAMILIES
+from bench.pipeline.pretrain import train
+from bench.pipeline.start_accuracy import start_accuracy
+from bench.pipeline.tokenizer import build_tokenizer
+from tasks import TASKS
+
+
+def cold_start(
+    task: str,
+    out: Path,
+    seed: int = 0,
+    num_updates: int | None = None,
+    num_problems: int = 1000,
+    log: Callable[[str], None] = print,
+) -> dict[str, Any]:
+    """Trains the embedded model of `task` and writes it to `out`, with `cold_start.json` beside it.
+
+    Args:
+        task: a name in `FAMILIES`.
+        out: a folder that does not exist yet: no checkpoint is ever overwritten.
+        seed: decides the initial weights and the demonstrations.
+        num_updates: optimizer updates; None takes the family's own number, which made the shipped model.
+        num_problems: of the test split, to measure the start on.
+        log: called with one line now and then.
+
+    Returns:
+        What `cold_start.json` holds.
+
+    Raises:
+        ValueError: an unknown task, or `out` exists.
+    """
+    if task not in FAMILIES:
+        raise ValueError(f"no embedded model for task '{task}'; there are {', '.join(sorted(FAMILIES))}")
+    if out.exists():
+        raise ValueError(f"{out} exists; a checkpoint is never overwritten: choose another --out")
+    family, threads, began = FAMILIES[task], torch.get_num_threads(), time.process_time()
+    num_updates = family.num_updates if num_updates is None else num_updates
+    torch.set_num_threads(1)  # the order of sums, and so the weights, would depend on it
+    try:
+        tokenizer = build_tokenizer(vocabulary_text(family), family.vocab_size)
+        model = build_model(family, tokenizer, seed)
+        train(model, tokenizer, family, seed, num_updates, log)
+        cpu_s = time.process_time() - began
+        judge = TASKS[task]()
+        start = start_accuracy(model, tokenizer, judge, judge.problems("test")[:num_problems], seed)
+    finally:
+        torch.set_num_threads(threads)
+    log(f"start on the test split: {start}")
+    weights = write(model, tokenizer, out)
+    provenance = {
+        "command": f"python -m bench pipeline cold-start --task {task} --seed {seed} --out {out.name}",
+        "task": task,
+        "seed": seed,
+        "num_updates": num_updates,
+        "num_parameters": model.num_parameters(),
+        "planted_flaws": family.flaws,
+        "start": start,
+        "weights_sha256": hashlib.sha256(weights.read_bytes()).hexdigest(),
+        "cpu_s": round(cpu_s, 1),
+        "versions": versions(),
+    }
+    (out / "cold_start.json").write_text(json.dumps(provenance, indent=2) + "\n")
+    return provenance
+
+
+def vocabulary_text(family: Family) -> Iterator[str]:
+    """What the merges are learnt from: prompts and worked solutions, without the marks."""
+    for prompt, right, _ in islice(family.demonstrations(0), 8000):
+        yield prompt + "\n" + right.replace("<think>", "").replace("</think>", "").replace("\\boxed{", "")
+
+
+def build_model(family: Family, tokenizer: PreTrainedTokenizerFast, seed: int) -> LlamaForCausalLM:
+    """A small Llama with tied embeddings and random weights."""
+    torch.manual_seed(seed)
+    config = LlamaConfig(
+        vocab_size=-(-len(tokenizer) // 8) * 8,
+        hidden_size=family.hidden_size,
+        intermediate_size=family.hidden_size * 8 // 3,
+        num_hidden_layers=family.num_layers,
+        num_attention_heads=family.hidden_size // 32,
+        num_key_value_heads=family.hidden_size // 32,
+        max_position_embeddings=512,
+        tie_word_embeddings=True,
+        bos_token_id=None,
+        eos_token_id=cast("int", tokenizer.eos_token_id),
+        pad_token_id=cast("int", tokenizer.pad_token_id),
+        dtype="float32",
+    )
+    return LlamaForCausalLM(config)
+
+
+def write(model: LlamaForCausalLM, tokenizer: PreTrainedTokenizerFast, out: Path) -> Path:
+    """The folder that `from_pretrained` loads; returns the file of its weights."""
+    model.generation_config = GenerationConfig(
+        do_sample=True,
+        temperature=1.0,
+        top_k=0,
+        top_p=1.0,
+        max_new_tokens=64,
+        eos_token_id=tokenizer.eos_token_id,
+        pad_token_id=tokenizer.pad_token_id,
+    )
+    model.save_pretrained(out)
+    tokenizer.save_pretrained(out)
+    return out / "model.safetensors"
+
+
+def versions() -> dict[str, str]:
+    return {
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "transformers": transformers.__version__,
+        "tokenizers": tokenizers.__version__,
+    }
