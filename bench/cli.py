@@ -1,6 +1,9 @@
 """Commands. Each imports what it needs when it is called, so that none waits for another's engines."""
 
+import os
+import socket
 import sys
+import urllib.parse
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -36,6 +39,7 @@ def run(arguments: Arguments) -> int:
     """Train one model on one task by one algorithm"""
     from bench.settings import parse, resolve, take, to_toml
 
+    without_hub()
     directory = take(arguments, "--resume")
     if directory is not None:
         from bench.session import resume
@@ -56,6 +60,15 @@ def run(arguments: Arguments) -> int:
     return start(chosen)
 
 
+def without_hub() -> None:
+    """Where the hub cannot be reached, say so to the libraries before they load: they would retry for a minute."""
+    host = urllib.parse.urlsplit(os.environ.get("HF_ENDPOINT", "https://huggingface.co"))
+    try:
+        socket.create_connection((host.hostname, host.port or 443), timeout=3).close()
+    except OSError:
+        os.environ.setdefault("HF_HUB_OFFLINE", "1")
+
+
 def quieten() -> None:
     """Keep the libraries' own progress bars and notices out of a run's output."""
     from datasets.utils import logging as datasets_logging  # type: ignore[import-untyped]
@@ -69,7 +82,7 @@ def quieten() -> None:
 def show_list(arguments: Arguments) -> int:
     """List algorithms, tasks and embedded models"""
     from algorithms import ALGORITHMS
-    from bench.models import ASSETS
+    from bench.config import ASSETS
     from tasks import TASKS
 
     if arguments:

@@ -8,6 +8,10 @@ from algorithms.core import Algorithm
 from tasks.core import Source, Task
 
 
+ASSETS = Path(__file__).parent / "assets"
+EMBEDDED = "embedded"
+
+
 class UserError(Exception):
     """A mistake of the user's; the message is one line that says what to do. Exit code 2."""
 

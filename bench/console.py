@@ -1,5 +1,6 @@
 """What a run shows while it goes: a live bar on a terminal, plain lines elsewhere, nothing when quiet."""
 
+import importlib.util
 import time
 from collections.abc import Callable, Mapping
 from types import TracebackType
@@ -7,6 +8,8 @@ from typing import Any, Self
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+from bench.config import UserError
 
 Row = Mapping[str, Any]
 
@@ -77,12 +80,16 @@ class Display:
         return f"  left {elapsed * (1 - progress) / progress:.0f} s" if 0 < progress < 1 else ""
 
 
-def tracker(kind: str, path: str, name: str, config: Row) -> Callable[[Row], None]:
-    """A function that sends a step's figures to TensorBoard or W&B.
+def tracker(kind: str, path: str, config: Row) -> Callable[[Row], None]:
+    """A function that sends a step's figures to TensorBoard or W&B, or to nobody.
 
     Raises:
-        ImportError: the tracker is not installed.
+        UserError: the tracker is not installed.
     """
+    if kind == "none":
+        return ignore
+    if importlib.util.find_spec(kind) is None:
+        raise UserError(f"--track {kind}: not installed; pip install {kind}")
     if kind == "tensorboard":
         from torch.utils.tensorboard import SummaryWriter
 
@@ -97,5 +104,14 @@ def tracker(kind: str, path: str, name: str, config: Row) -> Callable[[Row], Non
         return send
     import wandb  # pyright: ignore[reportMissingImports]
 
-    run = wandb.init(project="ppo-vs-grpo-bench", name=name, dir=path, config=dict(config))
-    return lambda row: run.log(dict(row), step=row["step"])
+    run = wandb.init(project="ppo-vs-grpo-bench", name=path.rpartition("/")[2], dir=path, config=dict(config))
+
+    def log(row: Row) -> None:
+        run.log(dict(row), step=row["step"])
+
+    return log
+
+
+def ignore(row: Row) -> None:
+    """Nobody tracks this run."""
+    del row

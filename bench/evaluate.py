@@ -46,14 +46,14 @@ def maj_at_k(sampled: Sequence[Rollout]) -> float:
 
 
 def interval(per_problem: Sequence[float]) -> list[float] | None:
-    """95% t interval of a mean over problems (so clustered by problem); None for fewer than two."""
+    """95% t interval of a mean of shares over problems (so clustered by problem); None for fewer than two."""
     n = len(per_problem)
     if n < 2:
         return None
     mean = sum(per_problem) / n
     deviation = math.sqrt(sum((x - mean) ** 2 for x in per_problem) / (n - 1))
     half = float(stats.t.ppf(0.975, n - 1)) * deviation / math.sqrt(n)
-    return [mean - half, mean + half]
+    return [max(0.0, mean - half), min(1.0, mean + half)]
 
 
 def judge(

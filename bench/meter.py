@@ -2,7 +2,7 @@
 
 import os
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Literal, Protocol
@@ -108,7 +108,7 @@ class Meter:
         self._peaks: dict[str, int] = {}
 
     @contextmanager
-    def phase(self, name: Phase) -> Iterator[None]:
+    def phase(self, name: Phase) -> Generator[None]:
         """Time and memory of the block count as this phase's."""
         self.driver.reset()
         self._synchronise()

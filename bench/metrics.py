@@ -37,7 +37,7 @@ def rollout_metrics(rollouts: Sequence[Rollout], group_size: int) -> Row:
             "reward/solve_frac": float((rate > 0).float().mean()),
             "reward/frac_all_correct_groups": float((rate == 1).float().mean()),
             "reward/frac_all_wrong_groups": float((rate == 0).float().mean()),
-            "reward/frac_zero_std_groups": float((ops.group_std(rewards, scores.group) == 0).float().mean()),
+            "reward/frac_zero_std_groups": float((ops.spread(rewards, scores.group, "population") == 0).float().mean()),
         }
     return row
 
@@ -46,7 +46,7 @@ def batch_metrics(batch: Batch, kept: Sequence[Rollout]) -> Row:
     """Of what is trained on: how far the sampler is from the trainer, and how much top-p and top-k cut."""
     difference = batch.old_logprobs - batch.rollout_logprobs
     row: Row = {
-        "rollout/mismatch_kl": token_mean(ops.kl_k3(batch.rollout_logprobs, batch.old_logprobs), batch.mask),
+        "rollout/mismatch_kl": token_mean(ops.kl(batch.rollout_logprobs, batch.old_logprobs, "k3"), batch.mask),
         "rollout/mismatch_max": float(difference.abs().max()),
         "rollout/prob_error_mean": token_mean(
             (batch.old_logprobs.exp() - batch.rollout_logprobs.exp()).abs(), batch.mask
@@ -70,7 +70,7 @@ def critic_metrics(batch: Batch, targets: Targets) -> Row:
 
 def token_mean(x: Tensor, mask: Tensor) -> float:
     """Mean over generated tokens."""
-    return float(ops.masked_mean(x, mask))
+    return float(x[mask].mean())
 
 
 def mean_of(values: Sequence[float | bool | None]) -> float | None:

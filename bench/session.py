@@ -165,9 +165,7 @@ class Session:
         """Say what will be done before doing it."""
         config, say = self.config, self.display.say
         if is_embedded(config.model):
-            say(
-                "model    the small embedded one (give --model for another); what it shows need not hold for a large one"
-            )
+            say("model    our small embedded one (--model takes another); what it shows need not hold for a large one")
         size = sum(p.numel() for p in self.model.parameters())
         say(f"         {config.model}: {size / 1e6:.2f}M parameters, {config.engine.dtype} on {self.device}")
         for split, problems in self.data.items():
@@ -178,10 +176,11 @@ class Session:
         if self.num_dropped:
             say(f"         {self.num_dropped} problems dropped: prompts over {config.max_prompt_tokens} tokens")
         algo = config.algo
+        models = [role for role in self.trainer.memory() if role in ("policy", "critic", "reference")]
         say(
-            f"method   {self.chosen.algo_name}: {config.samples_per_step // algo.group_size} prompts x {algo.group_size} "
-            f"completions a step, {algo.num_epochs * algo.num_minibatches} updates, lr {config.optimizer.lr:g}; "
-            f"models held: {', '.join(m for m in self.trainer.memory() if m in ('policy', 'critic', 'reference'))}"
+            f"method   {self.chosen.algo_name}: {config.samples_per_step // algo.group_size} prompts x "
+            f"{algo.group_size} a step, {algo.num_epochs * algo.num_minibatches} updates, lr {config.optimizer.lr:g}; "
+            f"models in memory: {', '.join(models)}"
         )
         say(f"budget   {config.budget}, seed {config.seed}")
 
@@ -214,7 +213,7 @@ class Session:
                 "status": status,
                 "steps": state.step,
                 "message": message,
-                "seconds": state.counters["cost/device_s"],
+                "seconds": state.counters.get("cost/device_s", 0.0),
                 "checkpoint": self.config.eval.checkpoint,
                 "best_step": best.step if best.step >= 0 else None,
             }
@@ -226,9 +225,7 @@ class Session:
 
     def _loop(self, recorder: Recorder, parts: Parts, state: State, best: Best, interrupt: Interrupt) -> None:
         config, budget = self.config, Budget.parse(self.config.budget)
-        send = (
-            tracker(config.track, str(recorder.path), recorder.path.name, self.tree) if config.track != "none" else None
-        )
+        send = tracker(config.track, str(recorder.path), self.tree)
         if state.step == 0:
             self._evaluate(recorder, state, "test")
             self._validate(recorder, state, best)
@@ -237,8 +234,7 @@ class Session:
             recorder.write("steps", step.row)
             recorder.write_many("completions", self._examples(step.row["step"], step.rollouts))
             self.display.step(step.row, used(budget, state))
-            if send is not None:
-                send(step.row)
+            send(step.row)
             if config.eval.every and state.step % config.eval.every == 0:
                 self._validate(recorder, state, best)
             if state.step % config.checkpoint_every == 0:
@@ -304,7 +300,7 @@ class Session:
                 "step": state.step,
                 "position": state.position,
                 "counters": state.counters,
-                "algo": {k: v for k, v in vars(state.algorithm).items()},
+                "algo": dict(vars(state.algorithm)),
                 "best": vars(best),
                 "counts": counts,
                 "trainer": self.trainer.state(),
@@ -377,6 +373,11 @@ class Session:
         if positions is not None:
             room = min(room, positions - config.sampling.budget)
         overhead = len(self.rollout.encode(""))
+        if room <= overhead:
+            raise UserError(
+                f"--sampling.max-new-tokens {config.sampling.budget} leaves no room for a prompt: "
+                f"the model takes {positions} tokens in all"
+            )
         num_dropped = 0
         for split, problems in self.data.items():
             kept: list[Problem] = []
@@ -385,8 +386,8 @@ class Session:
                     kept.append(problem)
                 elif config.long_prompts == "refuse":
                     raise UserError(
-                        f"{problem.id}: its prompt is over {room} tokens; raise --max-prompt-tokens (up to what the model "
-                        "takes beside --sampling.max-new-tokens), or --long-prompts drop"
+                        f"{problem.id}: its prompt is over {room} tokens; raise --max-prompt-tokens (up to what the "
+                        "model takes beside --sampling.max-new-tokens), or use --long-prompts drop"
                     )
             num_dropped += len(problems) - len(kept)
             if not kept:

@@ -4,6 +4,7 @@ import contextlib
 import dataclasses
 import hashlib
 import io
+import itertools
 import json
 import re
 import tomllib
@@ -18,8 +19,7 @@ import tomli_w
 import tyro
 
 from algorithms.core import Algorithm
-from bench.config import SOURCES, Budget, RunConfig, UserError
-from bench.models import ASSETS, EMBEDDED
+from bench.config import ASSETS, EMBEDDED, SOURCES, Budget, RunConfig, UserError
 from bench.plugins import find_algorithm, find_task, nearest
 from bench.record import plain
 from tasks.core import Task
@@ -67,7 +67,7 @@ def from_tree(tree: Mapping[str, Any], place: str) -> Chosen:
     rest = dict(tree)
     algo_name, task_name = rest.pop("algo_name", "grpo"), rest.pop("task_name", "gsm8k")
     made = run_class(find_algorithm(algo_name), find_task(task_name))
-    return Chosen(algo_name=algo_name, task_name=task_name, config=overlay(made(), rest, place))
+    return Chosen(algo_name=algo_name, task_name=task_name, config=overlay(made(**{}), rest, place))
 
 
 def overlay(config: Any, tree: Mapping[str, Any], place: str) -> Any:  # noqa: ANN401 - any dataclass in the tree
@@ -172,12 +172,12 @@ def flags(cls: Any, arguments: Sequence[str], *, prog: str, default: Any = None)
 
 
 def one_line(boxed: str) -> str:
-    """The message of a boxed error, and its first suggestion."""
-    lines = [line for raw in boxed.splitlines() if (line := BOX.sub(" ", raw).strip())]
-    message = lines[1] if len(lines) > 1 else " ".join(lines)
-    for i, line in enumerate(lines):
-        if line.startswith("Perhaps you meant") and i + 1 < len(lines):
-            return f"{message}; did you mean {lines[i + 1].split()[0]}?"
+    """The message of a boxed error, which ends at the first rule or blank line, and its first suggestion."""
+    lines = [BOX.sub(" ", raw).strip() for raw in boxed.splitlines()[1:]]
+    message = " ".join(lines[: lines.index("")])
+    for line, following in itertools.pairwise(lines):
+        if line.startswith("Perhaps you meant"):
+            return f"{message}; did you mean {following.split()[0]}?"
     return message
 
 
@@ -282,12 +282,10 @@ def check(config: RunConfig) -> None:
     if config.samples_per_step % group:
         near = group * max(1, round(config.samples_per_step / group))
         raise UserError(
-            f"--samples-per-step {config.samples_per_step} does not divide into groups of {group}; for example {near} does"
+            f"--samples-per-step {config.samples_per_step} does not divide into groups of {group}; {near} does"
         )
     if config.algo.num_minibatches > config.samples_per_step:
-        raise UserError(
-            f"{config.algo.num_minibatches} minibatches need as many samples; --samples-per-step is {config.samples_per_step}"
-        )
+        raise UserError(f"{config.algo.num_minibatches} minibatches need as many samples: raise --samples-per-step")
     if config.eval.checkpoint == "best" and not config.eval.every:
         raise UserError("--eval.checkpoint best needs validation: give --eval.every N")
 

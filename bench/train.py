@@ -50,7 +50,7 @@ class TrainEngine(Protocol):
         ...
 
     def step(self, role: Role, lr: float) -> float:
-        """Clip, apply and clear the gradient; returns its norm before clipping, and applies nothing unless that is finite."""
+        """Clip, apply and clear the gradient; returns its norm before clipping. One not finite is not applied."""
         ...
 
     def clear(self, role: Role) -> None:
@@ -137,8 +137,8 @@ def annotate(
         for name, run in passes.items():
             part = run(padded).float().cpu()
             columns[name][rows, : part.shape[1]] = part
-    shared = {f.name: getattr(scores, f.name) for f in fields(scores)}
-    return Batch(**shared, mask=mask, rollout_logprobs=rollout_logprobs, **columns)
+    shared: dict[str, Any] = {f.name: getattr(scores, f.name) for f in fields(scores)}
+    return Batch(**shared, **columns, mask=mask, rollout_logprobs=rollout_logprobs)  # pyright: ignore[reportArgumentType]
 
 
 def update(

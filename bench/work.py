@@ -56,7 +56,7 @@ class Work:
         return total
 
     def rates(
-        self, measured: dict[str, float], generated: int, trained: int, work: int, seconds: float
+        self, measured: dict[str, float], generated: int, trained: int, work: int | None, seconds: float
     ) -> dict[str, float | None]:
         """Tokens a second in the phase that handles them (prompts not counted), and the share of the machine's peak."""
         return {

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import cast
 
 import torch
 from torch import Tensor
@@ -25,17 +25,24 @@ class BufferedLayer(DynamicLayer):
         self.buffers = tuple(torch.cat([x, x.new_empty(*x.shape[:2], room, x.shape[3])], dim=2) for x in (keys, values))
         self.keys, self.values = keys, values
 
-    def update(self, key_states: Tensor, value_states: Tensor, *args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
+    def update(
+        self, key_states: Tensor, value_states: Tensor, *args: object, **kwargs: object
+    ) -> tuple[Tensor, Tensor]:
         """Write behind the last token; returns everything up to it."""
-        start, stop = self.keys.shape[2], self.keys.shape[2] + key_states.shape[2]
+        start, stop = self.filled, self.filled + key_states.shape[2]
         for buffer, states in zip(self.buffers, (key_states, value_states), strict=True):
             buffer[:, :, start:stop] = states
         self.keys, self.values = (buffer[:, :, :stop] for buffer in self.buffers)
         return self.keys, self.values
 
+    @property
+    def filled(self) -> int:
+        """Tokens held."""
+        return cast("Tensor", self.keys).shape[2]
+
     def select(self, rows: Tensor) -> None:
         """Keep these rows of the batch."""
-        stop = self.keys.shape[2]
+        stop = self.filled
         self.buffers = tuple(buffer[rows] for buffer in self.buffers)
         self.keys, self.values = (buffer[:, :, :stop] for buffer in self.buffers)
 

@@ -1,7 +1,7 @@
 """Training in plain torch: policy, and where they are needed a critic and a frozen reference."""
 
 import copy
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, cast
@@ -92,7 +92,7 @@ class TorchEngine:
             for backbone in [policy.base_model] + (
                 [cast("Critic", self.modules["critic"]).backbone] if "values" in needs else []
             ):
-                backbone.gradient_checkpointing_enable({"use_reentrant": False})
+                cast("PreTrainedModel", backbone).gradient_checkpointing_enable({"use_reentrant": False})
                 backbone.train()  # without dropout this switches nothing but the checkpointing on
         self._gradients: dict[Role, int] = {}
         self._activations = 0
@@ -175,7 +175,7 @@ class TorchEngine:
             self.reference.load_state_dict(state["reference"])
 
     def memory(self) -> dict[str, int]:
-        """Bytes by role. Policy and critic never hold gradients at once: each clears its own before the other's pass."""
+        """Bytes by role. Policy and critic never hold gradients at once: each clears its own first."""
         held: dict[str, int] = {str(role): storage_bytes(_tensors(module)) for role, module in self.modules.items()}
         if self.reference is not None:
             held["reference"] = storage_bytes(_tensors(self.reference))
@@ -189,7 +189,7 @@ class TorchEngine:
         return held
 
     @contextmanager
-    def _count_saved(self, role: Role) -> Iterator[None]:
+    def _count_saved(self, role: Role) -> Generator[None]:
         """Bytes that autograd keeps for the backward pass, weights apart: what a micro-batch's activations take."""
         if not torch.is_grad_enabled():
             yield
