@@ -10,7 +10,7 @@ shifts. Where `mask` is False a tensor holds zeros.
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
-from typing import Any, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 import torch
 from torch import Tensor
@@ -80,6 +80,9 @@ class TokenLoss:
 @dataclass(frozen=True, kw_only=True)
 class Algorithm:
     """One method: its settings are its fields, its formulas its methods."""
+
+    formula_version: ClassVar[int] = 1
+    """Raised when the same settings begin to compute something else; golden gradients are stored under it."""
 
     group_size: int = 8
     """Completions sampled for each prompt."""

@@ -155,8 +155,8 @@ class ClippedPolicyGradient(PolicyGradient):
 
     def contradictions(self) -> Iterator[str]:
         yield from super().contradictions()
-        if not 0 < self.clip_ratio < 1:
-            yield f"clip_ratio must lie between 0 and 1, got {self.clip_ratio}"
+        if self.clip_ratio <= 0:
+            yield f"clip_ratio must be positive (from 1 on there is no lower clip), got {self.clip_ratio}"
         if self.clip_high <= 0:
             yield f"clip_ratio_high must be positive, got {self.clip_high}"
         if self.dual_clip is not None and self.dual_clip <= 1 + self.clip_high:

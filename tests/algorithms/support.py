@@ -1,11 +1,12 @@
 """Small batches and the reduction that the trainer applies, for the algorithms' tests."""
 
+from dataclasses import fields
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from algorithms import ops
+from algorithms import ALGORITHMS, ops
 from algorithms.core import Algorithm, Batch, PolicyOutput, Targets
 
 BUDGET = 8
@@ -63,3 +64,24 @@ def policy_gradient(algorithm: Algorithm, batch: Batch, logprobs: Tensor) -> tup
     loss = reduced(algorithm, algorithm.policy_loss(output(logprobs), batch, targets).loss, batch, targets)
     (gradient,) = torch.autograd.grad(loss, logprobs)
     return loss.detach(), gradient
+
+
+def plain(name: str, **settings: object) -> Algorithm:
+    """The named method's surrogate alone: no KL, no likelihood term; other settings as given."""
+    cls = ALGORITHMS[name]
+    bare = {"kl_coef": 0.0, "positive_coef": 0.0} | settings
+    return cls(**{key: value for key, value in bare.items() if key in {f.name for f in fields(cls)}})  # type: ignore[arg-type]
+
+
+def from_logits(logits: Tensor, tokens: Tensor, mask: Tensor) -> PolicyOutput:
+    """A policy that is a table of logits (B, T, V): log-probs of `tokens` (B, T) and entropies."""
+    logprobs = logits.log_softmax(dim=-1)
+    entropy = -(logprobs.exp() * logprobs).sum(dim=-1)
+    taken = logprobs.gather(-1, tokens[..., None])[..., 0]
+    return PolicyOutput(logprobs=taken * mask, entropy=entropy * mask)
+
+
+def wave(*shape: int, phase: float = 0.0, scale: float = 1.0) -> Tensor:
+    """Numbers that look random and need no generator, so that no library can change them."""
+    index = torch.arange(torch.tensor(shape).prod().item(), dtype=torch.float64)
+    return (scale * torch.sin(12.9898 * index + phase) * torch.cos(4.1414 * index - phase)).reshape(shape)

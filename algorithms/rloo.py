@@ -1,0 +1,44 @@
+"""REINFORCE Leave-One-Out: each completion's baseline is the mean of its siblings.
+
+Ahmadian et al. 2024 (arXiv:2402.14740):
+
+    r'_i = r_i - kl_coef * sum over tokens of log pi_old - log pi_ref
+    A_i  = r'_i - mean of the other r'
+    L    = -ratio A,  summed over the completion's tokens, without a clip
+
+The paper's learned reward calls for a KL coefficient; under a verifier it is 0 unless set.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from torch import Tensor
+
+from algorithms import ops
+from algorithms.core import Aggregation, Batch, Targets
+from algorithms.policy_gradient import PolicyGradient
+
+
+@dataclass(frozen=True, kw_only=True)
+class RLOO(PolicyGradient):
+    """REINFORCE with the siblings' mean as baseline, KL in the reward."""
+
+    group_size: int = 8
+    aggregation: Aggregation = "sequence-sum"
+    kl_estimator: ops.KLEstimator = "k1"
+    kl_place: Literal["reward", "loss"] = "reward"
+
+    def contradictions(self) -> Iterator[str]:
+        yield from super().contradictions()
+        if self.group_size < 2:
+            yield f"group_size must be at least 2: the others' mean is the baseline, got {self.group_size}"
+
+    def targets(self, batch: Batch) -> Targets:
+        rewards = batch.rewards - self.kl_cost(batch).sum(dim=1)
+        size = ops.group_size(batch.group)
+        others = (size * ops.group_mean(rewards, batch.group) - rewards) / (size - 1)
+        return self.assign(batch, rewards - others)
+
+    def pg_loss(self, logprobs: Tensor, ratio: Tensor, advantages: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
+        return -ratio * advantages, {}

@@ -1,0 +1,56 @@
+"""Value-model-based Augmented PPO: PPO for long completions with a sparse reward.
+
+Yue et al. 2025 (arXiv:2504.05118), changes to PPO:
+
+    decoupled lambda        1 for the critic's returns, so that the reward does not decay on its way
+    length-adaptive lambda  max(0, 1 - 1 / (alpha * length)) for the policy's advantages
+    clip-higher             as DAPO
+    positive examples       + mu * mean of -log pi over the tokens of right completions
+
+Its value pretraining is a setting of the critic, not of the loss.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from torch import Tensor
+
+from algorithms.core import Batch, PolicyOutput, Targets, TokenLoss, required
+from algorithms.ppo import PPO
+
+
+@dataclass(frozen=True, kw_only=True)
+class VAPO(PPO):
+    """PPO with length-adaptive and decoupled lambda, clip-higher and a term on right completions."""
+
+    group_size: int = 8
+    clip_ratio_high: float | None = 0.28
+    gae_lambda_critic: float | None = 1.0
+    gae_length_alpha: float | None = 0.05
+    """Alpha of the policy's length-adaptive lambda; without it `gae_lambda` holds."""
+    positive_coef: float = 0.1
+    """Mu: weight of the likelihood of right completions."""
+
+    def contradictions(self) -> Iterator[str]:
+        yield from super().contradictions()
+        if self.gae_length_alpha is not None and self.gae_length_alpha <= 0:
+            yield f"gae_length_alpha must be positive, got {self.gae_length_alpha}"
+        if self.positive_coef < 0:
+            yield f"positive_coef must not be negative, got {self.positive_coef}"
+
+    def policy_lambda(self, batch: Batch) -> float | Tensor:
+        if self.gae_length_alpha is None:
+            return self.gae_lambda
+        return (1 - 1 / (self.gae_length_alpha * batch.lengths.clamp(min=1))).clamp(min=0)
+
+    def targets(self, batch: Batch) -> Targets:
+        counted = self.counted(batch)
+        positive = counted & batch.correct[:, None]
+        # a token-mean over all counted tokens becomes a mean over the positive ones
+        weight = positive * (counted.sum() / positive.sum().clamp(min=1))
+        return replace(super().targets(batch), nll_weight=weight)
+
+    def policy_loss(self, policy: PolicyOutput, batch: Batch, targets: Targets) -> TokenLoss:
+        out = super().policy_loss(policy, batch, targets)
+        nll = -policy.logprobs * required(targets.nll_weight)
+        return TokenLoss(loss=out.loss + self.positive_coef * nll, metrics=out.metrics | {"positive_nll": nll.detach()})
