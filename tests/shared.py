@@ -6,4 +6,6 @@ import pytest
 
 SHARED = Path(__file__).resolve().parents[2] / "shared"
 
-needs_shared = pytest.mark.skipif(not SHARED.is_dir(), reason="the shared cases and data sets are not beside this checkout")
+needs_shared = pytest.mark.skipif(
+    not SHARED.is_dir(), reason="the shared cases and data sets are not beside this checkout"
+)
