@@ -1,10 +1,10 @@
 """What tasks over rows have in common: splits, templates, exclusions, overlap, provenance."""
 
 import hashlib
+import itertools
 import os
-import random
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -14,7 +14,8 @@ from tasks import sources
 from tasks.core import DataError, Problem, RewardWeights, Source, Split, carve_validation
 from tasks.sources import Row, Rows
 
-Hub = tuple[str, str | None]
+Hub = tuple[str, str | None, str]  # data set, configuration, split
+SIZES: Mapping[Split, int] = {"train": 3072, "validation": 256, "test": 512}
 CONTROL = re.compile(r"[\x00-\x09\x0b-\x1f\x7f]")
 
 
@@ -43,6 +44,11 @@ class Item:
     question: str
     gold: str
     meta: Mapping[str, str] = field(default_factory=dict[str, str])
+    key: str = ""  # what makes two rows the same problem; the question where it is empty
+
+    @property
+    def identity(self) -> str:
+        return " ".join((self.key or self.question).split())
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,7 +86,10 @@ class DataTask:
     """Of the procedural source; a run's own seed does not change its problems."""
 
     def procedural(self, split: Split) -> Sequence[Row]:
-        """Rows made from `self.seed`; the splits share no question."""
+        """Rows made from `self.seed`, in the official format; the splits share no problem.
+
+        Each row has the worked steps in `solution` and what goes into the box in `answer`, see `demonstration`.
+        """
         raise NotImplementedError  # pragma: abstract
 
     def item(self, row: Row, place: str) -> Item:
@@ -130,28 +139,31 @@ class DataTask:
         return "path" if self.data is not None else self.source
 
 
-def split_rows(make: Callable[[random.Random], Row], split: Split, *, seed: int, count: int) -> list[Row]:
-    """`count` made rows of a split, no question twice.
+def demonstration(row: Row) -> str:
+    """A right, well-formed completion of a procedural row, to train a small model's first checkpoint on."""
+    return f"<think>{row['solution']}</think>\\boxed{{{row['answer']}}}"
 
-    A question belongs to the split that its hash says, so the splits are disjoint whatever the seeds.
+
+def split_rows(task: DataTask, split: Split, made: Iterable[Row]) -> list[Row]:
+    """The first `SIZES[split]` different problems of `made` that belong to the split.
+
+    A problem belongs to the split that its hash says, so the splits are disjoint whatever the seeds.
     """
-    draw, rows, seen = random.Random(f"{split} {seed}"), list[Row](), set[str]()
-    for _ in range(200 * count):
-        row = make(draw)
-        question = str(row["question"])
-        if question not in seen and split_of(question) == split:
-            seen.add(question)
-            rows.append(row)
-        if len(rows) == count:
-            return rows
-    raise DataError(f"only {len(rows)} different {split} questions of {count} at these settings; widen them")
+    rows: dict[str, Row] = {}
+    for row in itertools.islice(made, 100 * SIZES[split]):
+        identity = task.item(row, "procedural").identity
+        if split_of(identity) == split:
+            rows.setdefault(identity, row)
+        if len(rows) == SIZES[split]:
+            return list(rows.values())
+    raise DataError(f"{task.NAME}: only {len(rows)} different {split} problems at these settings; widen them")
 
 
-def split_of(question: str) -> Split:
-    """An eighth of the questions for test, a sixteenth of the rest for validation."""
-    if carve_validation(f"test {question}", 1 / 8):
+def split_of(identity: str) -> Split:
+    """A quarter of all problems for test, an eighth of the rest for validation."""
+    if carve_validation(f"test {identity}", 1 / 4):
         return "test"
-    return "validation" if carve_validation(question) else "train"
+    return "validation" if carve_validation(identity, 1 / 8) else "train"
 
 
 @lru_cache(maxsize=32)
@@ -209,11 +221,7 @@ def _refuse_overlap(task: DataTask, split: Split, items: Sequence[Item]) -> None
     if not sources.has_split(task.resolved_source, name=task.NAME, split=other, data=task.data):
         return
     rows = _rows(task, other)
-    places = {_key(task.item(row, place).question): place for row, place in zip(rows.rows, rows.places, strict=True)}
-    shared = [places[_key(item.question)] for item in items if _key(item.question) in places]
+    known = {task.item(row, place).identity: place for row, place in zip(rows.rows, rows.places, strict=True)}
+    shared = [known[item.identity] for item in items if item.identity in known]
     if shared:
-        raise DataError(f"{shared[0]}: {len(shared)} questions are both in train and in test; remove them from train")
-
-
-def _key(question: str) -> str:
-    return " ".join(question.split())
+        raise DataError(f"{shared[0]}: {len(shared)} problems are both in train and in test; remove them from one")

@@ -17,15 +17,16 @@ from tasks.core import DataError, Problem, Score, Split
 from tasks.dataset import DataTask, Hub, Item, Template
 from tasks.sources import Row, text_field
 
-_OFFICIAL: Hub = ("openai/gsm8k", "main")
-
 
 @dataclass(frozen=True, kw_only=True)
 class Gsm8k(DataTask):
     """Grade-school word problems."""
 
     NAME: ClassVar[str] = "gsm8k"
-    HUB: ClassVar[Mapping[str, Hub]] = {"train": _OFFICIAL, "test": _OFFICIAL}
+    HUB: ClassVar[Mapping[str, Hub]] = {
+        "train": ("openai/gsm8k", "main", "train"),
+        "test": ("openai/gsm8k", "main", "test"),
+    }
     BOXED: ClassVar[Template] = Template(
         version=1,
         text="{question}\n\nThink step by step inside <think> and </think>, then give the final number in \\boxed{}.",

@@ -26,21 +26,21 @@ class Rows:
     places: Sequence[str]  # "file:line" or "hub-id[index]" of each row, for messages
 
 
-def load(source: Source, *, name: str, split: str, data: Path | None, hub: tuple[str, str | None]) -> Rows:
+def load(source: Source, *, name: str, split: str, data: Path | None, hub: tuple[str, str | None, str]) -> Rows:
     """Rows of `split` (the data set's own split name) of task `name`.
 
     Args:
         source: "path" reads `data`, else `$BENCH_DATA/<name>`; "hub" asks `datasets`.
         name: the task, which is the folder below `$BENCH_DATA`.
-        split: the file's stem and the hub's split, e.g. "train".
+        split: the file's stem, "train" or "test".
         data: a file (that serves every split asked for) or a folder of `<split>.jsonl`.
-        hub: (dataset id, configuration or None).
+        hub: (dataset id, configuration or None, the hub's own name of the split).
 
     Raises:
         DataError: no such file, an unreadable row (file and line), no rows, or an unreachable hub.
     """
     if source == "hub":
-        return _from_hub(hub, split)
+        return _from_hub(hub)
     root = data if data is not None else _bench_data(name)
     if root is None:
         raise DataError(f"{name}: no data; give --data PATH, set BENCH_DATA, or use --source hub")
@@ -149,10 +149,10 @@ def _object(value: object, place: str) -> Row:
 
 
 @lru_cache(maxsize=16)
-def _from_hub(hub: tuple[str, str | None], split: str) -> Rows:
+def _from_hub(hub: tuple[str, str | None, str]) -> Rows:
     import datasets  # heavy, and needed only here
 
-    name, configuration = hub
+    name, configuration, split = hub
     try:
         table = datasets.load_dataset(name, configuration, split=split)
     except Exception as error:  # datasets raises a dozen kinds for one cause: it is not to be had

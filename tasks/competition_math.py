@@ -1,0 +1,45 @@
+r"""Competition mathematics: MATH (arXiv:2103.03874), trained on its 7,500 and tested on MATH-500 (arXiv:2305.20050).
+
+    {"problem": "Convert the point $(0,3)$ ... to polar coordinates. ...", "answer": "\\left( 3, \\frac{\\pi}{2} \\right)",
+     "subject": "Precalculus", "level": 2}
+
+The gold is `answer`, else `final_answer`, else the last box of `solution`. How it is compared: docs/verifier.md.
+"""
+
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from tasks import answers, competition_rows
+from tasks.core import DataError, Problem, Score, Split
+from tasks.dataset import DataTask, Hub, Item, Template, split_rows
+from tasks.sources import Row, text_field
+
+
+@dataclass(frozen=True, kw_only=True)
+class CompetitionMath(DataTask):
+    """Competition mathematics with answers in LaTeX."""
+
+    NAME: ClassVar[str] = "math"
+    HUB: ClassVar[Mapping[str, Hub]] = {
+        "train": ("DigitalLearningGmbH/MATH-lighteval", "default", "train"),
+        "test": ("HuggingFaceH4/MATH-500", None, "test"),
+    }
+    BOXED: ClassVar[Template] = Template(
+        version=1,
+        text="{question}\n\nThink step by step inside <think> and </think>, then give the final answer in \\boxed{}.",
+    )
+
+    def procedural(self, split: Split) -> Sequence[Row]:
+        return split_rows(self, split, competition_rows.rows(random.Random(f"math {split} {self.seed}")))
+
+    def item(self, row: Row, place: str) -> Item:
+        question = text_field(row, place, "problem")
+        meta = {name: str(row[name]) for name in ("level", "subject", "type") if name in row}
+        if "answer" in row or "final_answer" in row:
+            return Item(question=question, gold=text_field(row, place, "answer", "final_answer").strip(), meta=meta)
+        box = answers.last_box(text_field(row, place, "solution"))
+        if box is None:
+            raise DataError(f"{place}: the solution has no \\boxed{{}}")
+        return Item(question=question, gold=box, meta=meta)

@@ -1,0 +1,75 @@
+"""Logic puzzles, made and judged by reasoning-gym, which also opens its other tasks as `rg:NAME`.
+
+A row is one of the library's entries: {"question", "answer", "metadata": {"source_dataset": "aiw", ...}}; the hub source
+is the knights-and-knaves set of arXiv:2410.23123. An answer is right where the library's own judge gives full marks.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from tasks import answers, puzzles, workers
+from tasks.core import DataError, Problem, Score, Split
+from tasks.dataset import DataTask, Hub, Item, Template, split_rows
+from tasks.sources import Row, text_field
+
+_HUB = "K-and-K/knights-and-knaves"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Logic(DataTask):
+    """Logic puzzles."""
+
+    NAME: ClassVar[str] = "logic"
+    HUB: ClassVar[Mapping[str, Hub]] = {"train": (_HUB, "train", "3ppl"), "test": (_HUB, "test", "3ppl")}
+    BOXED: ClassVar[Template] = Template(
+        version=1, text="{question}\n\nThink inside <think> and </think>, then give the final answer in \\boxed{}."
+    )
+
+    puzzles: tuple[str, ...] = ("siblings", "syllogisms")
+    """Generators of the procedural source, in turn: of `puzzles.SETTINGS` or any of reasoning-gym's names."""
+    settings: tuple[str, ...] = ()
+    """Of the generators, as `name=value` with the value in JSON, e.g. `n_people=3`."""
+
+    def procedural(self, split: Split) -> Sequence[Row]:
+        seed = self.seed + {"train": 0, "validation": 10**6, "test": 2 * 10**6}[split]
+        settings = dict(map(_setting, self.settings))
+        return split_rows(self, split, puzzles.entries(self.puzzles, seed=seed, settings=settings))
+
+    def item(self, row: Row, place: str) -> Item:
+        if "quiz" in row:
+            row = _from_hub_row(row, place)
+        question, metadata = text_field(row, place, "question"), row.get("metadata")
+        if not isinstance(metadata, Mapping) or "source_dataset" not in metadata:
+            raise DataError(f"{place}: no metadata with 'source_dataset', which names the judge")
+        puzzle = str(metadata["source_dataset"])
+        gold = puzzles.plain({"answer": row.get("answer"), "metadata": metadata})
+        return Item(question=question, gold=json.dumps(gold), meta={"puzzle": puzzle})
+
+    def score(self, problem: Problem, completion: str) -> Score:
+        reading = answers.read(completion, think_opened=self.think_opened, markers=False)
+        if not reading.text:
+            return answers.score(reading, self.weights, correct=False, answer=None, error="no-answer")
+        verdict = workers.call("tasks.puzzles:grade", problem.reference, reading.text)
+        correct = verdict.value is not None and verdict.value >= 1
+        return answers.score(reading, self.weights, correct=correct, answer=reading.text, error=verdict.error)
+
+
+def _setting(text: str) -> tuple[str, Any]:
+    name, equals, value = text.partition("=")
+    try:
+        return name, json.loads(value)
+    except json.JSONDecodeError as error:
+        wanted = "write name=value with the value in JSON" if not equals else "the value is not JSON"
+        raise DataError(f"setting '{text}': {wanted}") from error
+
+
+def _from_hub_row(row: Row, place: str) -> Row:
+    """A knights-and-knaves row as the library's entry of the same puzzle."""
+    metadata = {"source_dataset": "knights_knaves"}
+    return {
+        "question": text_field(row, place, "quiz"),
+        "answer": text_field(row, place, "solution_text"),
+        "metadata": metadata,
+    }

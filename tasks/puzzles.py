@@ -1,0 +1,77 @@
+"""Puzzles of the library reasoning-gym (arXiv:2505.24760): making entries, and its own judges.
+
+An entry, which is also a row of its exports: {"question", "answer", "metadata": {"source_dataset", ...}}.
+The library is imported late: it takes two seconds, and only these tasks need it.
+"""
+
+import difflib
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import count
+from typing import Any, cast
+
+from tasks.core import DataError
+from tasks.sources import Row
+
+# Puzzles that are one setting of a generator: name -> (generator, settings).
+SETTINGS: Mapping[str, tuple[str, Mapping[str, Any]]] = {
+    "siblings": ("aiw", {"task_type_weights": [1, 0, 0], "max_entities": 9}),
+    "friends": ("aiw", {"task_type_weights": [0, 1, 0], "max_entities": 9}),
+    "colleagues": ("aiw", {"task_type_weights": [0, 0, 1], "max_entities": 9}),
+    "syllogisms": ("syllogism", {"invalid_ratio": 0.5}),
+}
+_PREMISES = re.compile(r"(All|No|Some) (\w+) are (not )?(\w+)")
+
+
+def entries(puzzles: Sequence[str], *, seed: int, settings: Mapping[str, Any]) -> Iterator[Row]:
+    """Entries without end, the puzzles in turn, with worked steps in `solution`."""
+    import reasoning_gym
+    from reasoning_gym.factory import DATASETS
+
+    generators: list[Any] = []
+    for puzzle in puzzles:
+        name, own = SETTINGS.get(puzzle, (puzzle, {}))
+        if name not in DATASETS:
+            near = difflib.get_close_matches(puzzle, [*SETTINGS, *DATASETS], n=1)
+            raise DataError(f"no puzzle '{puzzle}'{f'; did you mean {near[0]}?' if near else ''}")
+        try:
+            generators.append(reasoning_gym.create_dataset(name, seed=seed, size=2**31, **own, **settings))
+        except (TypeError, AssertionError, ValueError) as error:
+            raise DataError(f"puzzle '{puzzle}' does not take these settings: {error}") from error
+    for index in count():
+        entry = plain(generators[index % len(generators)][index // len(generators)])
+        yield {**entry, "solution": _steps(entry)}
+
+
+def plain(entry: Mapping[str, Any]) -> dict[str, Any]:
+    """The entry as JSON has it, which is how rows are stored, hashed and judged."""
+    return cast("dict[str, Any]", json.loads(json.dumps(entry, default=_plain)))
+
+
+def grade(entry: str, answer: str) -> float:
+    """The library's own score of an answer, 1 for a right one. Some judges evaluate Python: call it in a worker only."""
+    from reasoning_gym.factory import get_score_answer_fn
+
+    row = json.loads(entry)
+    return float(get_score_answer_fn(row["metadata"]["source_dataset"])(answer, row))
+
+
+def _plain(value: Any) -> Any:  # noqa: ANN401 (numpy scalars, sets, dates and whatever else metadata holds)
+    if hasattr(value, "item"):
+        return value.item()
+    return sorted(value) if isinstance(value, set | frozenset) else str(value)
+
+
+def _steps(entry: Mapping[str, Any]) -> str:
+    """How a small model may work it out: the sum of a family riddle, a syllogism in letters; else nothing."""
+    if entry["metadata"]["source_dataset"] == "aiw":
+        return f"{int(entry['answer']) - 1}+1={entry['answer']}."
+    if entry["metadata"]["source_dataset"] != "syllogism":
+        return ""
+    letters: dict[str, str] = {}
+    found = _PREMISES.findall(entry["question"])
+    for _, left, _, right in found:
+        letters.setdefault(left, "ABCDEF"[len(letters)])
+        letters.setdefault(right, "ABCDEF"[len(letters)])
+    return " ".join(f"{how} {letters[left]} {'not ' if no else ''}{letters[right]}." for how, left, no, right in found)
