@@ -140,6 +140,14 @@ class ModelShape:
         return self.common_weights + routed + self.vectors + self.vocab * self.hidden
 
     @property
+    def largest_module(self) -> int:
+        """Elements of the largest single weight holder: what ZeRO-3 gathers at once at the least."""
+        experts = (
+            self.num_experts * 2 * self.hidden * self.expert_intermediate
+        )  # gate and up of all experts: one tensor
+        return max(self.vocab * self.hidden, self.hidden * self.intermediate, experts)
+
+    @property
     def params(self) -> int:
         """Parameters of the language model; a tied head is counted once."""
         return self.backbone_params + (0 if self.tied else self.vocab * self.hidden)
@@ -151,8 +159,25 @@ class ModelShape:
 
     @property
     def critic_params(self) -> int:
-        """The same backbone with a scalar head without bias in the vocabulary head's place."""
-        return self.backbone_params + self.hidden
+        """The same backbone with a scalar head and its bias in the vocabulary head's place."""
+        return self.backbone_params + self.hidden + 1
+
+    def lora_params(self, rank: int) -> int:
+        """Adapters on every projection of attention and dense or shared MLPs: rank x (inputs + outputs) each."""
+        h = self.hidden
+        query, value = self.heads * self.head_dim, self.heads * self.value_dim
+        if self.kv_rank:
+            up = self.heads * (self.head_dim - self.rope_dim + self.value_dim)
+            attention = (h + self.query_rank) + (self.query_rank + query) if self.query_rank else h + query
+            attention += (h + self.kv_width) + (self.kv_rank + up) + (value + h)
+        else:
+            key = self.kv_heads * self.head_dim
+            attention = (h + query) + 2 * (h + key) + (value + h)
+        dense = (self.layers - self.mixture_layers) * GATED_MATRICES * (h + self.intermediate)
+        shared = (
+            self.mixture_layers * GATED_MATRICES * (h + self.shared_intermediate) if self.shared_intermediate else 0
+        )
+        return rank * (self.layers * attention + dense + shared)
 
 
 def _mixture(c: dict[str, Any]) -> dict[str, int]:

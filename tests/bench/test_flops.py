@@ -102,7 +102,7 @@ def test_checkpointing_recomputes_the_layers(config: LlamaConfig) -> None:
 @config
 def test_a_critic_has_a_scalar_head(config: LlamaConfig) -> None:
     shape = ModelShape.from_config(config)
-    backbone, head = LlamaModel(config), torch.nn.Linear(config.hidden_size, 1, bias=False)
+    backbone, head = LlamaModel(config), torch.nn.Linear(config.hidden_size, 1)
 
     def values() -> torch.Tensor:
         rows = [head(backbone(ids(p + n)).last_hidden_state[:, p:]).sum() for p, n in ROWS]

@@ -1,0 +1,50 @@
+"""What a forward pass leaves for its backward pass: the tensors that autograd saves, counted one by one.
+
+Of the transformers implementation with fused attention and no mask, on the torch engine (32-bit weights, 16-bit
+arithmetic by autocast) and on 16-bit weights. arXiv:2205.05198 counts the same for unfused attention.
+"""
+
+from bench.planner.job import BYTES, Job
+from bench.shape import ModelShape
+
+
+def saved_bytes(job: Job, tokens: int) -> tuple[float, str]:
+    """Bytes that the backward pass of `tokens` tokens needs beside the weights and the logits, and the formula."""
+    s, shape = job.setting, job.shape
+    layer = layer_bytes(job)
+    casts = 2 * shape.active_weights if s.train_engine == "torch" and s.dtype != "float32" and not s.lora_rank else 0
+    width = 4 if s.train_engine == "torch" else BYTES[s.dtype]
+    ends = 4 * 4 * shape.hidden * tokens  # the last norm, and the states that meet the output layer
+    cast_formula = " + 2 x layer weights" if casts else ""
+    if s.gradient_checkpointing:
+        kept = width * shape.hidden * shape.layers * tokens
+        return kept + layer * tokens + ends + casts / shape.layers, f"{width} T h L + one layer + 16 T h"
+    return layer * shape.layers * tokens + ends + casts, f"T x {layer / 1024:.1f} KiB x L + 16 T h{cast_formula}"
+
+
+def layer_bytes(job: Job) -> int:
+    """Saved by one decoder layer for one token.
+
+    Two norms: their input, the normalised input and the output; attention: q, k, v, output and the log-sum; the MLP:
+    gate, its activation, up and their product. Autocast computes the norms in 32 bits, and keeps a 16-bit copy of the
+    input for each of five matrices.
+    """
+    s, shape = job.setting, job.shape
+    query, inner = shape.heads * shape.head_dim, inner_width(shape)
+    keys_values = shape.heads * (shape.head_dim + shape.value_dim) if shape.kv_rank else shape.kv_width
+    attention = query + keys_values + shape.heads * shape.value_dim
+    if s.dtype == "float32":
+        norms, small = 4 * 6 * shape.hidden, 4
+    elif s.train_engine == "torch":
+        norms, small = 16 * shape.hidden + 10 * shape.hidden, 2
+    else:
+        norms, small = 16 * shape.hidden, 2
+    return norms + 8 + 4 * shape.heads + small * (attention + 4 * inner)
+
+
+def inner_width(shape: ModelShape) -> int:
+    """Inner widths of the MLPs that one token passes in a layer, averaged over a mixture's layers."""
+    if not shape.num_experts:
+        return shape.intermediate
+    expert = shape.experts_per_token * shape.expert_intermediate + shape.shared_intermediate
+    return (shape.mixture_layers * expert + shape.dense_layers * shape.intermediate) // shape.layers

@@ -1,0 +1,240 @@
+"""Bytes on one device by role and phase, and bytes on the host of one node, each term with its formula.
+
+Symbols: P parameters of the policy (C of the critic, R of the reward model), A of them trained (all, or LoRA's
+adapters), N training devices, G the divisor of gathered weights (N under ZeRO-3, else 1), T tokens of a micro-batch, n
+its completion tokens, L layers, h hidden width, I inner width of the MLP, k the width of cached keys and values, V
+vocabulary, b completions generated at once, S tokens of a sequence, t tensor parallel size.
+
+ZeRO's states follow the paper (arXiv:1910.02054, section 3) and, for what DeepSpeed holds beside them (a 32-bit copy of
+the gradients, the gathered layer), the estimators in its documentation. Activations are in activations.py.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+from bench.planner.activations import inner_width, saved_bytes
+from bench.planner.job import BYTES, Job, OptimizerName
+
+GIB = 2**30
+Phase = Literal["rollout", "score", "logprobs", "update_critic", "update_policy"]
+Role = Literal[
+    "policy", "critic", "reference", "reward_model", "gradients", "optimizer", "gathered", "activations",
+    "rollout_weights", "kv_cache", "context",
+]  # fmt: skip
+ROLES: tuple[Role, ...] = get_args(Role)
+PHASES: tuple[Phase, ...] = get_args(Phase)
+Pool = Literal["train", "rollout"]
+MOMENTS: dict[OptimizerName, int] = {"adamw": 8, "adamw8bit": 2, "sgd": 0}  # bytes a parameter
+HOST_BUFFERS = 1.5  # DeepSpeed's own factor for what it holds on the host beside the states
+LOGIT_COPIES = 4  # (n, V) float32 at the worst moment of a policy update: logits, and three for entropy or gradient
+SAMPLER_BYTES = 28  # of each logit while tokens are drawn: logits, log-probs and kept in 4, two cumulative sums in 8
+
+
+@dataclass(frozen=True, kw_only=True)
+class Term:
+    """One thing that is held."""
+
+    role: Role
+    device_bytes: float
+    formula: str
+    phases: tuple[Phase, ...] = PHASES
+    pool: Pool = "train"
+    host_bytes: float = 0.0
+    """On each node."""
+
+
+def terms(job: Job) -> Iterator[Term]:
+    """Everything that the job holds on a device of each pool."""
+    yield from _trained(job, "policy", job.shape.params, "P")
+    if job.method.critic:
+        yield from _trained(job, "critic", job.shape.critic_params, "C")
+    yield from _frozen(job)
+    yield from _activations(job)
+    yield from _rollout(job)
+    context = job.preset.device.context_gib * GIB
+    yield Term(role="context", device_bytes=context, formula="of the device")
+    if job.setting.rollout_devices:
+        yield Term(role="context", device_bytes=context, formula="of the device", pool="rollout")
+
+
+def _trained(job: Job, role: Literal["policy", "critic"], params: int, symbol: str) -> Iterator[Term]:
+    """Weights, gradients and optimizer states of one trained model."""
+    s, n = job.setting, job.train_devices
+    trained = job.shape.lora_params(s.lora_rank) if s.lora_rank else params
+    gathered = n if s.zero_stage == 3 else 1
+    sharded = n if s.zero_stage else 1
+    mixed = s.train_engine == "deepspeed" and s.dtype != "float32"
+    update: Phase = "update_policy" if role == "policy" else "update_critic"
+
+    width = BYTES[s.dtype] if mixed or s.lora_rank else 4
+    weights = width * params / gathered + (4 * trained if s.lora_rank else 0)
+    on_host = s.offload == "params"
+    yield Term(
+        role=role,
+        device_bytes=0 if on_host else weights,
+        formula="0: on the host" if on_host else f"{width} {symbol} / G" + (" + 4 A" if s.lora_rank else ""),
+    )
+    if s.offload != "none":
+        yield _on_host(job, trained)
+    else:
+        states = MOMENTS[s.optimizer] + (4 if mixed else 0)
+        formula = f"{states} A / {_divisor(s.zero_stage >= 1)}"
+        yield Term(role="optimizer", device_bytes=states * trained / sharded, formula=formula)
+        # plain torch forgets a gradient after its step; DeepSpeed keeps its buffers
+        held_in = (update,) if s.train_engine == "torch" else PHASES
+        grads, formula = _gradients(job, trained, mixed=mixed)
+        yield Term(role="gradients", device_bytes=grads, formula=formula, phases=held_in)
+    if s.zero_stage == 3:
+        layer, formula = 2 * BYTES[s.dtype] * job.shape.largest_module, f"{2 * BYTES[s.dtype]} x largest module"
+        yield Term(role="gathered", device_bytes=layer, formula=formula, phases=(update,))
+
+
+def _on_host(job: Job, trained: int) -> Term:
+    """Optimizer states and 32-bit gradients of one model, and under `params` its weights, in the host's memory."""
+    s, preset = job.setting, job.preset
+    held = 18 if s.offload == "params" else 16
+    host, formula = held * trained / preset.nodes, f"{held} A / nodes"
+    if s.zero_stage < 3:
+        held = max(4 * preset.devices_per_node, 16)
+        host, formula = held * trained, f"{held} A"
+    formula = f"0: on the host, {HOST_BUFFERS} x {formula}"
+    return Term(role="optimizer", device_bytes=0, host_bytes=HOST_BUFFERS * host, formula=formula)
+
+
+def _gradients(job: Job, trained: int, *, mixed: bool) -> tuple[float, str]:
+    """16-bit gradients are accumulated beside a 32-bit copy; ZeRO-3 keeps its own part of the copy only."""
+    stage, n = job.setting.zero_stage, job.train_devices
+    if not mixed:
+        return 4 * trained / (n if stage >= 2 else 1), f"4 A / {_divisor(stage >= 2)}"
+    if stage == 3:
+        return 4 * trained / n, "4 A / N"
+    if stage == 2:
+        return 6 * trained / n, "(2 + 4) A / N"
+    return 2 * trained + 4 * trained / (n if stage else 1), f"2 A + 4 A / {_divisor(stage == 1)}"
+
+
+def _divisor(sharded: bool) -> str:
+    return "N" if sharded else "1"
+
+
+def _frozen(job: Job) -> Iterator[Term]:
+    """Reference and reward model. With LoRA the reference is the policy with its adapters off."""
+    s = job.setting
+    width = 4 if s.train_engine == "torch" else BYTES[s.dtype]
+    shard = job.train_devices if s.zero_stage == 3 else 1
+    held: list[tuple[Role, int, str]] = []
+    if job.method.reference and not s.lora_rank:
+        held.append(("reference", job.shape.params, "P"))
+    if job.reward_shape is not None:
+        held.append(("reward_model", job.reward_shape.critic_params, "R"))
+    for role, params, symbol in held:
+        size = width * params
+        if s.offload == "params":
+            host = size / job.preset.nodes
+            yield Term(role=role, device_bytes=0, host_bytes=host, formula=f"0: on the host, {width} {symbol} / nodes")
+        else:
+            yield Term(role=role, device_bytes=size / shard, formula=f"{width} {symbol} / G")
+
+
+def _activations(job: Job) -> Iterator[Term]:
+    """What a micro-batch saves for its backward pass, or holds in passing."""
+    shape, w = job.shape, job.workload
+    tokens, outputs = job.micro_rows * w.sequence_tokens, job.micro_rows * w.completion_tokens
+    saved, formula = saved_bytes(job, tokens)
+    logits = LOGIT_COPIES * 4 * outputs * shape.vocab
+    yield Term(
+        role="activations",
+        device_bytes=saved + logits,
+        formula=f"{formula} + {LOGIT_COPIES} x 4 n V",
+        phases=("update_policy",),
+    )
+    if job.method.critic:
+        yield Term(role="activations", device_bytes=saved, formula=formula, phases=("update_critic",))
+    passing = BYTES[job.setting.dtype] * tokens * (4 * shape.hidden + 3 * inner_width(shape))
+    # two copies of the logits: themselves and the exponentials of their log-sum
+    yield Term(
+        role="activations",
+        device_bytes=passing + 2 * 4 * outputs * shape.vocab,
+        formula="dtype x T (4 h + 3 I) + 2 x 4 n V",
+        phases=("logprobs",),
+    )
+    if job.reward_shape is not None:
+        reward = BYTES[job.setting.dtype] * tokens * (4 * job.reward_shape.hidden + 3 * inner_width(job.reward_shape))
+        yield Term(role="activations", device_bytes=reward, formula="dtype x T (4 h + 3 I)", phases=("score",))
+
+
+def _rollout(job: Job) -> Iterator[Term]:
+    """The rollout engine: its own weights where it has any, the cache, and the logits of one token a row."""
+    s, shape = job.setting, job.shape
+    pool: Pool = "rollout" if s.rollout_devices else "train"
+    phases: tuple[Phase, ...] = PHASES if s.rollout_devices else ("rollout",)
+    width = BYTES[s.dtype]
+    if s.rollout_engine == "vllm":
+        weights = width * shape.params / s.tensor_parallel
+        yield Term(role="rollout_weights", device_bytes=weights, formula=f"{width} P / t", phases=phases, pool=pool)
+    elif s.zero_stage == 3:
+        yield Term(
+            role="rollout_weights", device_bytes=width * shape.params, formula=f"{width} P, gathered", phases=phases
+        )
+    split = 1 if shape.kv_rank else min(s.tensor_parallel, shape.kv_heads)
+    tokens = job.batch * job.workload.sequence_tokens
+    cache = width * tokens * shape.kv_width * shape.layers / split
+    yield Term(role="kv_cache", device_bytes=cache, formula=f"{width} b S k L / {split}", phases=phases, pool=pool)
+    yield Term(
+        role="activations",
+        device_bytes=SAMPLER_BYTES * job.batch * shape.vocab,
+        formula=f"{SAMPLER_BYTES} b V",
+        phases=phases,
+        pool=pool,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Memory:
+    """A job's memory, summed."""
+
+    phases: dict[tuple[Pool, Phase], dict[Role, float]]
+    """Bytes on one device."""
+    host_bytes: float
+
+    @property
+    def peak_bytes(self) -> float:
+        """On the fullest device, in the fullest phase."""
+        return max(sum(roles.values()) for roles in self.phases.values())
+
+    @property
+    def worst(self) -> tuple[Pool, Phase]:
+        return max(self.phases, key=lambda key: sum(self.phases[key].values()))
+
+
+def memory(job: Job) -> Memory:
+    """Terms added up by pool, phase and role."""
+    phases: dict[tuple[Pool, Phase], dict[Role, float]] = {}
+    host = 0.0
+    for term in terms(job):
+        host += term.host_bytes
+        for phase in term.phases:
+            roles = phases.setdefault((term.pool, phase), {})
+            roles[term.role] = roles.get(term.role, 0.0) + term.device_bytes
+    return Memory(phases=phases, host_bytes=host)
+
+
+def fits(job: Job, held: Memory) -> bool:
+    """Whether the fullest phase fits a device, and the off-loaded states a node."""
+    host = job.preset.host_memory_gib
+    enough = not held.host_bytes or (host is not None and held.host_bytes <= host * GIB)
+    return held.peak_bytes <= job.preset.device.memory_gib * GIB and enough
+
+
+def weights_only(job: Job) -> dict[Role, int]:
+    """Weights of every model held, in the setting's dtype and in one copy: the usual first estimate."""
+    width = BYTES[job.setting.dtype]
+    roles: dict[Role, int] = {"policy": width * job.shape.params}
+    if job.method.critic:
+        roles["critic"] = width * job.shape.critic_params
+    if job.method.reference:
+        roles["reference"] = width * job.shape.params
+    if job.reward_shape is not None:
+        roles["reward_model"] = width * job.reward_shape.critic_params
+    return roles

@@ -1,0 +1,199 @@
+"""Hardware by name: what its devices can do, how they are joined, and the settings that suit them."""
+
+import difflib
+import re
+import shutil
+import subprocess
+import tomllib
+from dataclasses import dataclass, field, replace
+from functools import cache
+from pathlib import Path
+from typing import Any, Literal
+
+FOLDER = Path(__file__).parent / "presets"
+AUTO = "auto"
+
+Dtype = Literal["float32", "bfloat16", "float16"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Device:
+    """One processor or GPU. A rate that is not known is None, and no time is then predicted."""
+
+    name: str
+    match: str
+    """Pattern of the name that the driver reports."""
+    memory_gib: float
+    context_gib: float = 1.0
+    """Held by the process before any tensor."""
+    bandwidth_gb_per_s: float | None = None
+    peak_tflops: dict[str, float] | None = None
+    link_gb_per_s: float | None = None
+    """To another device of its node, one direction."""
+    host_link_gb_per_s: float | None = None
+    """To the host's memory."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Efficiency:
+    """Shares of the data sheet's rates that each kind of work reaches: stated assumptions, which `--validate` tests."""
+
+    prefill: float = 0.5
+    decode_compute: float = 0.4
+    decode_bandwidth: float = 0.6
+    forward: float = 0.45
+    update: float = 0.4
+    link: float = 0.7
+
+
+@dataclass(frozen=True, kw_only=True)
+class Preset:
+    """A configuration of devices, and the settings that a run takes there unless told otherwise."""
+
+    name: str
+    device: Device
+    description: str = ""
+    nodes: int = 1
+    devices_per_node: int = 1
+    dtype: Dtype = "bfloat16"
+    train_engine: Literal["torch", "deepspeed"] = "deepspeed"
+    rollout_engine: Literal["hf", "vllm"] = "vllm"
+    zero_stage: int = 0
+    micro_batch_tokens: int = 8192
+    rollout_devices: int = 0
+    """Devices that only generate; 0: every device generates and trains in turn."""
+    host_memory_gib: float | None = None
+    """Of one node, for off-loaded states."""
+    network_gb_per_s: float | None = None
+    """For each device, to another node, one direction."""
+    efficiency: Efficiency = field(default_factory=Efficiency)
+
+    @property
+    def num_devices(self) -> int:
+        return self.nodes * self.devices_per_node
+
+
+def preset_names() -> list[str]:
+    """Every preset, by number of devices."""
+    names = [path.stem for path in FOLDER.glob("*.toml") if path.stem != "devices"]
+    return sorted(names, key=lambda name: (load(name).num_devices, load(name).device.memory_gib))
+
+
+@cache
+def load(name: str) -> Preset:
+    """The preset of this name; `auto` is the largest one that this machine can serve.
+
+    Raises:
+        ValueError: no such preset; names the nearest.
+    """
+    if name == AUTO:
+        return detect()
+    path = FOLDER / f"{name}.toml"
+    if name == "devices" or not path.is_file():
+        raise ValueError(f"unknown preset {name!r}: {_suggest(name, preset_names())}")
+    table: dict[str, Any] = tomllib.loads(path.read_text())
+    device = devices()[table.pop("device")]
+    efficiency = Efficiency(**table.pop("efficiency", {}))
+    return Preset(name=name, device=device, efficiency=efficiency, **table)
+
+
+@cache
+def devices() -> dict[str, Device]:
+    """Every device that is known, by name."""
+    tables = tomllib.loads((FOLDER / "devices.toml").read_text())
+    return {name: Device(name=name, **table) for name, table in tables.items()}
+
+
+def parse_gpus(spec: str, memory_gb: float | None = None) -> Preset:
+    """`4xA100-80GB`, `2x8xH100-80GB` (nodes x devices) or a preset's name, as a configuration.
+
+    A count that a preset has takes that preset's settings. A device that is not known needs `memory_gb`, and then only
+    its memory is planned.
+
+    Raises:
+        ValueError: not a specification, no devices, or an unknown device (names the nearest).
+    """
+    if spec in preset_names():
+        return load(spec)
+    found = re.fullmatch(r"(?:(\d+)x)?(\d+)x([A-Za-z][\w.-]*)", spec)
+    if not found:
+        raise ValueError(f"--gpus {spec}: expected COUNTxDEVICE or NODESxCOUNTxDEVICE, such as 4xA100-80GB")
+    nodes, count, name = int(found[1] or 1), int(found[2]), found[3]
+    if nodes * count == 0:
+        raise ValueError(f"--gpus {spec}: a plan needs at least one device")
+    device = _device(name, memory_gb)
+    same = [p for p in map(load, preset_names()) if (p.device, p.nodes, p.devices_per_node) == (device, nodes, count)]
+    if same:
+        return replace(same[0], name=spec)
+    like = next((p for p in map(load, reversed(preset_names())) if p.device.name == device.name), load("8xH100-80GB"))
+    alone = nodes * count == 1
+    return replace(
+        like,
+        name=spec,
+        description=f"{nodes * count} x {device.name}",
+        device=device,
+        nodes=nodes,
+        devices_per_node=count,
+        rollout_devices=0,
+        train_engine="torch" if alone else "deepspeed",
+        rollout_engine="hf" if alone else "vllm",
+        zero_stage=0 if alone else 3,
+        network_gb_per_s=like.network_gb_per_s or 50.0,
+    )
+
+
+def detect() -> Preset:
+    """The largest preset whose devices are here; `cpu` where there is no GPU.
+
+    Raises:
+        ValueError: there are GPUs, but no preset for them.
+    """
+    found = installed_gpus()
+    if not found:
+        return load("cpu")
+    serving = [name for name in preset_names() if (p := load(name)).nodes == 1 and _present(p, found)]
+    if not serving:
+        raise ValueError(f"no preset for {len(found)} x {found[0]}: name one with --preset, or the GPUs with --gpus")
+    return load(serving[-1])
+
+
+def require(preset: Preset) -> None:
+    """Refuse a preset whose devices are not here, before a run starts.
+
+    Raises:
+        ValueError: in one line, what is here instead. Machines beyond this one cannot be seen and are not asked for.
+    """
+    found = installed_gpus()
+    if preset.device.name != "cpu" and not _present(preset, found):
+        here = f"{len(found)} x {found[0]}" if found else "no GPU"
+        wanted = f"{preset.devices_per_node} x {preset.device.name} in this machine"
+        raise ValueError(f"--preset {preset.name} needs {wanted}, which has {here}: use --preset auto")
+
+
+def installed_gpus() -> list[str]:
+    """Names of this machine's GPUs, from the driver's own tool."""
+    program = shutil.which("nvidia-smi")
+    if program is None:
+        return []
+    command = [program, "--query-gpu=name", "--format=csv,noheader"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=10, check=False)
+    return [line.strip() for line in done.stdout.splitlines() if line.strip()] if done.returncode == 0 else []
+
+
+def _present(preset: Preset, gpus: list[str]) -> bool:
+    return sum(bool(re.search(preset.device.match, gpu)) for gpu in gpus) >= preset.devices_per_node
+
+
+def _device(name: str, memory_gb: float | None) -> Device:
+    known = {key.lower(): device for key, device in devices().items()}
+    device = known.get(name.lower()) or known.get(f"{name.lower()}-80gb")
+    if device is not None:
+        return device if memory_gb is None else replace(device, memory_gib=memory_gb * 1e9 / 2**30)
+    if memory_gb is None:
+        raise ValueError(f"unknown device {name!r}: {_suggest(name, list(devices()))}, or give --memory-gb")
+    return Device(name=name, match=re.escape(name), memory_gib=memory_gb * 1e9 / 2**30)
+
+
+def _suggest(name: str, known: list[str]) -> str:
+    near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+    return f"the nearest is {near[0]}" if near else f"known are {', '.join(known)}"
