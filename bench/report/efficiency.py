@@ -99,8 +99,8 @@ def equal_cost(settings: Sequence[Setting], records: Records, reference: str | N
         note=(
             "First arm minus second, as in 'Differences between arms', at the same cost and over the way to it; the "
             "verdict is on the accuracy there, Holm-adjusted over the pairs. Cost saved: how much sooner the first "
-            "arm is at the target, a run that never arrives counting with the whole budget; no interval where more than one "
-            "in ten did not."
+            "arm is at the target, a run that never arrives counting with the whole budget; no interval where more "
+            "than one in ten did not."
         ),
         rows=rows,
     )
@@ -126,8 +126,7 @@ def _equal_cost(
                 "arms": text(f"{a.name} - {b.name}"),
                 "accuracy there": points(d),
                 "mean accuracy": points(differ(height[a.name], height[b.name])),
-                "cost saved": quantity(_saved(times[a.name], times[b.name], end))
-                ),
+                "cost saved": quantity(_saved(times[a.name], times[b.name], end)),
                 "verdict": text(verdict(a.name, b.name, d, p)),
             }
         )

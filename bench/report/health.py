@@ -17,8 +17,8 @@ def stability(settings: Sequence[Setting]) -> Table:
         title="Stability",
         note=(
             "Diverged: a loss or gradient was not finite. Collapsed: entropy fell below a tenth of its first value. "
-            "Ended below its start: test accuracy. KL (to the policy before the update) and gradient norm: the largest of a "
-            "run, then mean and largest over runs. Drawdown: the deepest fall of the mean reward from its best so far. "
+            "Ended below its start: test accuracy. KL (to the policy before the update) and gradient norm: the largest "
+            "of a run, then mean and largest over runs. Drawdown: the deepest fall of the mean reward from its best so far. "
             "Length drift: last step's mean completion length over the first's. Spread: standard deviation over seeds."
         ),
         rows=rows,

@@ -20,8 +20,8 @@ def results(settings: Sequence[Setting]) -> Table:
         title="Results",
         note=(
             "Greedy accuracy on the test split, in percent, mean over seeds with a 95% t interval (from three runs). "
-            "Gain: after minus before of the same run. A run that diverged or found no signal counts with its last test "
-            "accuracy; failed and unfinished runs are listed and not counted."
+            "Gain: after minus before of the same run. A run that diverged or found no signal counts with its last "
+            "test accuracy; failed and unfinished runs are listed and not counted."
         ),
         rows=rows,
     )
