@@ -1,0 +1,153 @@
+"""How far each arm got at equal cost, and what the way to a target cost it."""
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from bench.report.groups import AXES, Floats, Setting, curve, differ
+from bench.report.records import Records
+from bench.report.results import adjust, pairs, verdict
+from bench.report.tables import Cell, Row, Table, number, percent, points, quantity, text
+from bench.stats import Estimate, estimate, first_reached, mean_height, restricted_times, time_to_target, value_at
+
+Curves = dict[int, tuple[Floats, Floats]]  # seed -> (x, accuracy)
+FRACTION = 0.9  # of the way from the start to the lowest arm's end: the target, unless one is given
+MOST_CENSORED = 0.1  # share of runs short of the target up to which the interval was found calibrated
+
+
+def curves(setting: Setting, records: Records, axis: str) -> dict[str, Curves]:
+    """Arm -> its finished runs' curves."""
+    wanted = {path: (arm.name, seed) for arm in setting.arms for path, seed in setting.paths(arm).items()}
+    found: dict[str, Curves] = {arm.name: {} for arm in setting.arms}
+    mine = records.evals[records.evals["path"].isin(wanted)]
+    for path, (x, y) in curve(mine, axis).items():
+        name, seed = wanted[path]
+        if len(x) > 1:
+            found[name][seed] = x, y
+    return {name: part for name, part in found.items() if part}
+
+
+def target_of(setting: Setting, found: dict[str, Curves]) -> float | None:
+    """An accuracy that every arm's mean reaches, late: 90% of the way from the start to the lowest end."""
+    if not found:
+        return None
+    starts = [y[0] for part in found.values() for _, y in part.values()]
+    ends = [np.mean([y[-1] for _, y in part.values()]) for part in found.values()]
+    return float(np.mean(starts) + FRACTION * (min(ends) - np.mean(starts)))
+
+
+def horizon_of(setting: Setting, found: dict[str, Curves]) -> float:
+    """How far all finished runs were followed: the common budget of comparisons at equal cost."""
+    finished = {arm.name: set(arm.runs.index[arm.runs["status"] == "finished"]) for arm in setting.arms}
+    ends = [x[-1] for name, part in found.items() for seed, (x, _) in part.items() if seed in finished[name]]
+    return float(min(ends)) if ends else 0.0
+
+
+def efficiency(settings: Sequence[Setting], records: Records, target: float | None) -> Table:
+    """Accuracy at equal cost, area under the curve, and cost to a target."""
+    rows: list[Row] = []
+    for setting in settings:
+        for axis, (_, label) in AXES.items():
+            found = curves(setting, records, axis)
+            goal = target if target is not None else target_of(setting, found)
+            end = horizon_of(setting, found)
+            if goal is not None and end > 0:
+                rows += [_efficiency(setting, name, part, label, end, goal) for name, part in found.items()]
+    return Table(
+        name="efficiency",
+        title="At equal cost",
+        note=(
+            "Along each unit of cost up to the amount that all finished runs used: accuracy there, mean accuracy on "
+            "the way (area under the curve over its width), and the median cost to the target (Kaplan-Meier: a run "
+            "that never got there counts as not yet arrived). Validation accuracy where runs were followed there, "
+            "else test."
+        ),
+        rows=rows,
+    )
+
+
+def _efficiency(setting: Setting, name: str, part: Curves, label: str, end: float, goal: float) -> Row:
+    times = [first_reached(x, y, goal) for x, y in part.values()]
+    arrival = time_to_target(times, [float(x[-1]) for x, _ in part.values()])
+    return {
+        "setting": text(setting.label),
+        "cost in": text(label),
+        "arm": text(name),
+        "up to": number(end),
+        "accuracy there": percent(_over([value_at(x, y, end) for x, y in part.values()])),
+        "mean accuracy": percent(_over([mean_height(x, y, end) for x, y in part.values()])),
+        "target": percent(goal),
+        "reached": Cell(text=f"{arrival.num_reached} of {arrival.n}", value=arrival.num_reached),
+        "median cost to it": number(arrival.median),
+    }
+
+
+def _over(values: Sequence[float | None]) -> Estimate | None:
+    known = [value for value in values if value is not None]
+    return estimate(known) if known else None
+
+
+def equal_cost(settings: Sequence[Setting], records: Records, reference: str | None, target: float | None) -> Table:
+    """Differences between arms at equal cost."""
+    rows: list[Row] = []
+    for setting in settings:
+        for axis, (_, label) in AXES.items():
+            rows += _equal_cost(setting, label, curves(setting, records, axis), reference, target)
+    return Table(
+        name="equal_cost",
+        title="Differences at equal cost",
+        note=(
+            "First arm minus second, as in 'Differences between arms', at the same cost and over the way to it; the "
+            "verdict is on the accuracy there, Holm-adjusted over the pairs. Cost saved: how much sooner the first "
+            "arm is at the target, a run that never arrives counting with the whole budget; no interval where more "
+            "than one in ten did not."
+        ),
+        rows=rows,
+    )
+
+
+def _equal_cost(
+    setting: Setting, label: str, found: dict[str, Curves], reference: str | None, target: float | None
+) -> list[Row]:
+    end, goal = horizon_of(setting, found), target if target is not None else target_of(setting, found)
+    matched = [(a, b) for a, b in pairs(setting, reference) if a.name in found and b.name in found]
+    if not matched or goal is None or end <= 0:
+        return []
+    there = {name: _per_seed(value_at, part, end) for name, part in found.items()}
+    height = {name: _per_seed(mean_height, part, end) for name, part in found.items()}
+    times = {name: _restricted(part, goal, end) for name, part in found.items()}
+    differences = [differ(there[a.name], there[b.name]) for a, b in matched]
+    rows: list[Row] = []
+    for (a, b), d, p in zip(matched, differences, adjust([d and d.p for d in differences]), strict=True):
+        rows.append(
+            {
+                "setting": text(setting.label),
+                "cost in": text(label),
+                "arms": text(f"{a.name} - {b.name}"),
+                "accuracy there": points(d),
+                "mean accuracy": points(differ(height[a.name], height[b.name])),
+                "cost saved": quantity(_saved(times[a.name], times[b.name], end)),
+                "verdict": text(verdict(a.name, b.name, d, p)),
+            }
+        )
+    return rows
+
+
+def _saved(first: dict[int, float], second: dict[int, float], end: float) -> Estimate | None:
+    """How much sooner the first arm arrives. With more censoring its t interval would cover less than it claims."""
+    d = differ(second, first)
+    if d is None:
+        return None
+    censored = max(sum(t >= end for t in times.values()) / len(times) for times in (first, second))
+    if censored > MOST_CENSORED:
+        return Estimate(mean=d.mean, low=None, high=None, n=min(d.n))
+    return Estimate(mean=d.mean, low=d.low, high=d.high, n=min(d.n))
+
+
+def _per_seed(measure: Callable[[Floats, Floats, float], float | None], part: Curves, end: float) -> dict[int, float]:
+    return {seed: value for seed, (x, y) in part.items() if (value := measure(x, y, end)) is not None}
+
+
+def _restricted(part: Curves, goal: float, end: float) -> dict[int, float]:
+    times = restricted_times([first_reached(x, y, goal) for x, y in part.values()], end)
+    return dict(zip(part, times, strict=True))
