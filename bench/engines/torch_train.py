@@ -92,7 +92,7 @@ class TorchEngine:
             for backbone in [policy.base_model] + (
                 [cast("Critic", self.modules["critic"]).backbone] if "values" in needs else []
             ):
-                cast("PreTrainedModel", backbone).gradient_checkpointing_enable({"use_reentrant": False})
+                cast("PreTrainedModel", backbone).activation_checkpointing_enable({"use_reentrant": False})
                 backbone.train()  # without dropout this switches nothing but the checkpointing on
         self._gradients: dict[Role, int] = {}
         self._activations = 0
