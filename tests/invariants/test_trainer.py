@@ -11,6 +11,8 @@ from torch import Tensor
 
 from algorithms import ALGORITHMS
 from algorithms.core import Batch, Targets
+from algorithms.grpo import GRPO
+from algorithms.ppo import PPO
 from bench.train import Role
 from tests.algorithms.support import plain
 from tests.invariants.tiny import KeepsGradients, annotated, engine_for, gradients, lively, tiny_sequences
@@ -146,6 +148,7 @@ def gathered_targets(algorithm: object, parts: list[Batch | None]) -> Targets:
     return targets[torch.tensor([0, 4, 1, 5, 2, 6, 3, 7])]
 
 
+@pytest.mark.slow
 def test_two_processes_change_nothing(tmp_path: Path) -> None:
     """A data-parallel split over gloo that cuts every group in two, for every method."""
     mp.spawn(rank_work, args=(str(tmp_path / "store"), str(tmp_path / "out.pt")), nprocs=2)
@@ -156,3 +159,39 @@ def test_two_processes_change_nothing(tmp_path: Path) -> None:
         sequences, scores = tiny_sequences()
         batch, targets = annotated(engine, algorithm, sequences, scores)
         same(gradients(engine, algorithm, sequences, batch, targets)[0], results[name])
+
+
+def test_the_critics_loss_is_a_token_mean_whatever_the_policys_is() -> None:
+    kept: list[Gradients] = []
+    for aggregation in ("token-mean", "sequence-sum"):
+        algorithm = PPO(aggregation=aggregation)  # type: ignore[arg-type]
+        engine = engine_for(algorithm)
+        sequences, scores = tiny_sequences()
+        kept.append(gradients(engine, algorithm, sequences, *annotated(engine, algorithm, sequences, scores))[0])
+    assert torch.equal(kept[0]["critic"], kept[1]["critic"])
+    assert not torch.allclose(kept[0]["policy"], kept[1]["policy"])
+
+
+def test_metrics_are_token_means_whatever_the_aggregation_is() -> None:
+    seen: list[dict[str, float]] = []
+    for aggregation in ("token-mean", "sequence-mean", "sequence-sum", "constant"):
+        algorithm = GRPO(aggregation=aggregation, group_size=2)  # type: ignore[arg-type]
+        engine = engine_for(algorithm)
+        sequences, scores = tiny_sequences()
+        batch, targets = annotated(engine, algorithm, sequences, scores)
+        metrics = gradients(engine, algorithm, sequences, batch, targets)[1]
+        seen.append({k: v for k, v in metrics.items() if "grad" not in k and k != "actor/loss"})
+    assert all(metrics == pytest.approx(seen[0]) for metrics in seen)
+
+
+def test_the_reference_stays_where_it_was() -> None:
+    algorithm = GRPO(group_size=2)
+    engine = engine_for(algorithm)
+    sequences, scores = tiny_sequences()
+    before, _ = annotated(engine, algorithm, sequences, scores, move=0.1)
+    after, _ = annotated(engine, algorithm, sequences, scores)
+    assert before.ref_logprobs is not None
+    assert after.ref_logprobs is not None
+    assert torch.equal(before.ref_logprobs, before.old_logprobs)
+    assert torch.equal(before.ref_logprobs, after.ref_logprobs)
+    assert not torch.allclose(before.old_logprobs, after.old_logprobs)
