@@ -6,6 +6,7 @@ import json
 import sys
 import textwrap
 from dataclasses import fields
+from itertools import pairwise
 from pathlib import Path
 
 from algorithms import ALGORITHMS, ops
@@ -94,7 +95,7 @@ def method(name: str) -> str:
         for f in fields(cls)
         if f.name not in shared or f.default != shared[f.name]
     ]
-    return f"## {name}\n\n{inspect.getdoc(cls)}\n\n{as_markdown(text)}\n" + table(["field", "default", "meaning"], rows)
+    return f"## {name}\n\n{inspect.getdoc(cls)}\n\n{text}\n\n" + table(["field", "default", "meaning"], rows)
 
 
 def shared_base(cls: type[Algorithm]) -> type[Algorithm]:
@@ -104,7 +105,7 @@ def shared_base(cls: type[Algorithm]) -> type[Algorithm]:
 def shared_fields() -> str:
     known = field_docs(ClippedPolicyGradient)
     rows = [[f"`{f.name}`", f"`{f.default}`", known[f.name]] for f in fields(ClippedPolicyGradient)]
-    note = "Of every method, unless its own table says otherwise; the clip's fields are absent where nothing is clipped.\n\n"
+    note = "Of every method unless its own table says otherwise; where nothing is clipped, the clip's are absent.\n\n"
     return "## Shared fields\n\n" + note + table(["field", "default", "meaning"], rows)
 
 
@@ -113,7 +114,7 @@ def field_docs(cls: type) -> dict[str, str]:
     found: dict[str, str] = {}
     for base in reversed(cls.__mro__[:-1]):
         body = ast.parse(textwrap.dedent(inspect.getsource(base))).body[0].body  # type: ignore[attr-defined]
-        for node, following in zip(body, body[1:], strict=False):
+        for node, following in pairwise(body):
             if (
                 isinstance(node, ast.AnnAssign)
                 and isinstance(following, ast.Expr)
@@ -121,11 +122,6 @@ def field_docs(cls: type) -> dict[str, str]:
             ):
                 found[node.target.id] = " ".join(str(ast.literal_eval(following.value)).split())
     return found
-
-
-def as_markdown(text: str) -> str:
-    """A docstring whose indented lines are formulas."""
-    return text.strip() + "\n"
 
 
 def formulas() -> str:
@@ -137,9 +133,10 @@ def properties() -> str:
     names = [name for name in ALGORITHMS if name in LISTED]
     rows = [[text, *("yes" if n in holds else "" for n in names)] for text, holds in PROPERTIES.values()]
     note = (
-        "Proved by `tests/invariants`, at the defaults with KL and likelihood terms off. For every method besides: micro-\n"
-        "batch size, accumulation, row order, group labels, padding and a two-process split change nothing; tokens that do\n"
-        "not count have no gradient; the first gradient is REINFORCE's; autograd agrees with finite differences.\n\n"
+        "Proved by `tests/invariants`, at the defaults with KL and likelihood terms off. For every method besides:\n"
+        "micro-batch size, accumulation, row order, group labels, padding and a two-process split change nothing;\n"
+        "tokens that do not count have no gradient; the first gradient is REINFORCE's; finite differences agree with\n"
+        "autograd.\n\n"
     )
     return "## Which property holds for which method\n\n" + note + table(["property", *(f"`{n}`" for n in names)], rows)
 
@@ -150,7 +147,7 @@ def agreement() -> str:
     number = lambda peer, m: f"{measured[peer][m]:.0e}" if m in measured[peer] else "-"
     rows = [[m, *(number(peer, m) for peer in PEERS)] for m in methods]
     note = (
-        "Largest difference of advantages, losses and gradients over 200 random batches from the peers' own code, with its\n"
+        "Largest difference of advantages, losses and gradients over 200 random batches from the peers' own code, its\n"
         "constants (eps, dual clip) set to theirs: `make oracles`. A dash: the peer has no such method. Of `rloo` the\n"
         "advantages are compared; no peer has the unclipped token ratio.\n\n"
     )
@@ -171,8 +168,8 @@ def faults() -> str:
     score = json.loads(path.read_text())
     survivors = "".join(f"- `{s['name']}`: {s['why']}\n" for s in score["survivors"]) or "None survived.\n"
     text = (
-        f"{score['caught']} of {score['planted']} planted faults turn the tests red ({score['caught'] / score['planted']:.0%}):\n"
-        "`python -m tests.faults.run` plants each of `tests/faults/faults.toml` in a copy of the tree. Survivors:\n\n"
+        f"{score['caught']} of {score['planted']} planted faults turn the tests red: `python -m tests.faults.run`\n"
+        "plants each of `tests/faults/faults.toml` in a copy of the tree. Survivors:\n\n"
     )
     return "## Planted faults\n\n" + text + survivors
 
