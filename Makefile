@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 export OMP_NUM_THREADS ?= 2
 
-.PHONY: run test lint oracles clean
+.PHONY: run test lint oracles faults clean
 run: $(VENV)/.ready
 	$(BIN)/python -m bench run --algo grpo --task gsm8k
 
@@ -21,6 +21,10 @@ lint: $(VENV)/.ready
 ORACLES := .venv-oracles
 oracles: $(ORACLES)/.ready
 	OMP_NUM_THREADS=1 $(ORACLES)/bin/python -m pytest tests/oracles
+
+# Whether the tests notice: every planted fault in a copy of the tree (about 10 minutes of one core).
+faults: $(VENV)/.ready
+	OMP_NUM_THREADS=1 $(BIN)/python -m tests.faults.run
 
 $(ORACLES)/.ready: tests/oracles/requirements.txt constraints.txt
 	$(PYTHON) -m venv $(ORACLES)

@@ -134,7 +134,7 @@ class PolicyGradient(Algorithm):
         return TokenLoss(loss=loss, metrics={name: value.detach() for name, value in metrics.items()})
 
     def adapt(self, metrics: Mapping[str, float]) -> Self:
-        if self.entropy_target is None:
+        if self.entropy_target is None or "entropy" not in metrics:  # a step that trains the critic alone
             return self
         step = self.entropy_coef_step if metrics["entropy"] < self.entropy_target else -self.entropy_coef_step
         return replace(self, entropy_coef=max(self.entropy_coef + step, 0.0))

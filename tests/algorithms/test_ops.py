@@ -159,6 +159,33 @@ def test_k1_and_k3_are_unbiased(estimator: ops.KLEstimator) -> None:
     assert (pi.exp() * ops.kl(pi, ref, estimator)).sum().item() == pytest.approx(exact.item())
 
 
+@pytest.mark.parametrize("form", ["k1", "k2", "k3", "k1 * ratio", "k2 * ratio", "k3 * ratio"])
+def test_the_expected_gradient_of_each_kl_loss(form: str) -> None:
+    """What the field's help says, summed over a whole vocabulary at the policy that tokens were drawn from."""
+    generator = torch.Generator().manual_seed(1)
+    logits, ref = torch.randn(2, 6, generator=generator, dtype=torch.float64)
+    ref = ref.log_softmax(-1)
+    logits.requires_grad_()
+    pi = logits.log_softmax(-1)
+    drawn = pi.detach().exp()
+    loss = ops.kl(pi, ref, form[:2])  # type: ignore[arg-type]
+    if "ratio" in form:
+        loss = loss * (pi - pi.detach()).exp()
+    (expected,) = torch.autograd.grad((drawn * loss).sum(), logits, retain_graph=True)
+    forward = (pi.exp() * (pi - ref)).sum()
+    backward = (ref.exp() * (ref - pi)).sum()
+    exact = {
+        "k1": 0 * forward,
+        "k2": forward,
+        "k3": backward,
+        "k1 * ratio": forward,
+        "k2 * ratio": (pi.exp() * (pi - ref) ** 2 / 2).sum(),  # of its own expectation, which is not the KL
+        "k3 * ratio": forward,
+    }[form]
+    (gradient,) = torch.autograd.grad(exact, logits)
+    assert torch.allclose(expected, gradient, atol=1e-12)
+
+
 # --- the clipped surrogate ----------------------------------------------------------------------
 
 

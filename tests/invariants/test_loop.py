@@ -13,7 +13,8 @@ from algorithms.dapo import DAPO
 from algorithms.grpo import GRPO
 from bench.config import RunConfig, Sampling
 from bench.meter import Meter
-from bench.rollout import Completion
+from bench.metrics import rollout_metrics
+from bench.rollout import Completion, Rollout
 from bench.run import NoSignalError, Parts, State, Step, one_step
 from bench.work import Work
 from tasks.core import Problem, Score, Split, Task
@@ -47,6 +48,29 @@ def completion(length: int, text: str) -> Completion:
     finish = "length" if length == 8 else "stop"
     return Completion(
         token_ids=[5] * length, logprobs=logprobs, sampling_logprobs=logprobs, text=text, finish_reason=finish
+    )
+
+
+@pytest.mark.parametrize(("group_size", "share"), [(2, 0.702), (4, 0.449), (8, 0.201), (16, 0.04)])
+def test_the_share_of_silent_groups_is_what_chance_gives(group_size: int, share: float) -> None:
+    """tr-08: of groups drawn at a success rate p, p^G + (1 - p)^G carry no signal."""
+    p = 0.1819
+    assert p**group_size + (1 - p) ** group_size == pytest.approx(share, abs=1e-3)
+    draw = torch.Generator().manual_seed(group_size)
+    num_groups = 3000
+    right = torch.rand(num_groups, group_size, generator=draw) < p
+    task = Verdicts()
+    rollouts = [
+        Rollout(problem=problem, prompt_ids=[1], completion=completion(1, text), score=task.score(problem, text))
+        for g, row in enumerate(right.tolist())
+        for problem in [Problem(id=str(g), prompt="q", reference="r")]
+        for text in ["right" if r else "wrong" for r in row]
+    ]
+    row = rollout_metrics(rollouts, group_size)
+    margin = 4 * (share * (1 - share) / num_groups) ** 0.5
+    assert row["reward/frac_zero_std_groups"] == pytest.approx(share, abs=margin)
+    assert row["reward/frac_all_correct_groups"] + row["reward/frac_all_wrong_groups"] == pytest.approx(
+        row["reward/frac_zero_std_groups"]
     )
 
 

@@ -185,6 +185,7 @@ def test_metrics_are_token_means_whatever_the_aggregation_is() -> None:
 
 
 def test_the_reference_stays_where_it_was() -> None:
+    """And starts where the policy does: KL 0 at the first step (tr-20)."""
     algorithm = GRPO(group_size=2)
     engine = engine_for(algorithm)
     sequences, scores = tiny_sequences()
