@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 export OMP_NUM_THREADS ?= 2
 
-.PHONY: run test lint clean
+.PHONY: run test lint oracles faults clean
 run: $(VENV)/.ready
 	$(BIN)/python -m bench run --algo grpo --task gsm8k
 
@@ -17,10 +17,26 @@ lint: $(VENV)/.ready
 	$(BIN)/pyright
 	$(BIN)/lint-imports
 
+# The formulas against TRL's, verl's and OpenRLHF's own code, in an environment of their own (about 1.5 GB).
+ORACLES := .venv-oracles
+oracles: $(ORACLES)/.ready
+	OMP_NUM_THREADS=1 $(ORACLES)/bin/python -m pytest tests/oracles
+
+# Whether the tests notice: every planted fault in a copy of the tree (about 10 minutes of one core).
+faults: $(VENV)/.ready
+	OMP_NUM_THREADS=1 $(BIN)/python -m tests.faults.run
+
+$(ORACLES)/.ready: tests/oracles/requirements.txt constraints.txt
+	$(PYTHON) -m venv $(ORACLES)
+	$(ORACLES)/bin/pip install --quiet --constraint constraints.txt torch --requirement tests/oracles/requirements.txt
+	$(ORACLES)/bin/pip install --quiet --no-deps --upgrade --target $(ORACLES)/peers/verl verl==0.9.1
+	$(ORACLES)/bin/pip install --quiet --no-deps --upgrade --target $(ORACLES)/peers/openrlhf openrlhf==0.11.2
+	touch $@
+
 $(VENV)/.ready: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --constraint constraints.txt --editable ".[dev,gguf,sandbox]"
 	touch $@
 
 clean:
-	rm -rf $(VENV) results/runs
+	rm -rf $(VENV) $(ORACLES) results/runs

@@ -85,14 +85,14 @@ def kl(logprobs: Tensor, ref_logprobs: Tensor, estimator: KLEstimator) -> Tensor
 
     k1  log pi - log ref                   unbiased, either sign
     k2  (log pi - log ref)^2 / 2           biased, never negative
-    k3  ref/pi - log(ref/pi) - 1           unbiased, never negative
+    k3  ref/pi - log(ref/pi) - 1           unbiased, never negative (by expm1: small gaps keep their digits)
     """
     log_ratio = logprobs - ref_logprobs
     if estimator == "k1":
         return log_ratio
     if estimator == "k2":
         return log_ratio**2 / 2
-    return (-log_ratio).exp() + log_ratio - 1
+    return torch.expm1(-log_ratio) + log_ratio
 
 
 def importance_ratio(logprobs: Tensor, old_logprobs: Tensor, mask: Tensor, level: Level) -> Tensor:

@@ -134,7 +134,7 @@ class PolicyGradient(Algorithm):
         return TokenLoss(loss=loss, metrics={name: value.detach() for name, value in metrics.items()})
 
     def adapt(self, metrics: Mapping[str, float]) -> Self:
-        if self.entropy_target is None:
+        if self.entropy_target is None or "entropy" not in metrics:  # a step that trains the critic alone
             return self
         step = self.entropy_coef_step if metrics["entropy"] < self.entropy_target else -self.entropy_coef_step
         return replace(self, entropy_coef=max(self.entropy_coef + step, 0.0))
@@ -159,8 +159,8 @@ class ClippedPolicyGradient(PolicyGradient):
             yield f"clip_ratio must be positive (from 1 on there is no lower clip), got {self.clip_ratio}"
         if self.clip_high <= 0:
             yield f"clip_ratio_high must be positive, got {self.clip_high}"
-        if self.dual_clip is not None and self.dual_clip <= 1 + self.clip_high:
-            yield f"dual_clip must lie above 1 + the upper clip ({1 + self.clip_high:g}), got {self.dual_clip}"
+        if self.dual_clip is not None and self.dual_clip <= 1:
+            yield f"dual_clip must lie above 1, got {self.dual_clip}"
 
     @property
     def clip_high(self) -> float:

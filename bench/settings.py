@@ -121,7 +121,7 @@ def with_recipe(tree: Tree, name: str) -> Tree:
     """
     from bench.recipes import recipe_tree
 
-    return merge(recipe_tree(name, tree.get("algo_name", "grpo")), tree)
+    return merge(recipe_tree(name, tree.get("algo_name")), tree)
 
 
 def merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> Tree:

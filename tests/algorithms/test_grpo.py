@@ -114,6 +114,7 @@ def test_entropy_coefficient_follows_its_target() -> None:
     assert "entropy" in raised.needs
     assert raised.adapt({"entropy": 0.6}).adapt({"entropy": 0.6}).entropy_coef == 0.0
     assert GRPO().adapt({"entropy": 0.4}) == GRPO()
+    assert algorithm.adapt({}) == algorithm  # no policy update, nothing measured
 
 
 def test_correction_weighs_the_policy_gradient_alone() -> None:

@@ -107,7 +107,7 @@ def test_needs_follow_the_coefficients() -> None:
         ({"value_clip": 0.0}, "value_clip"),
         ({"clip_ratio": 0.0}, "clip_ratio"),
         ({"clip_ratio_high": -1.0}, "clip_ratio_high"),
-        ({"dual_clip": 1.1}, "dual_clip"),
+        ({"dual_clip": 1.0}, "dual_clip"),
         ({"correction_cap": 0.0}, "correction_cap"),
         ({"group_size": 0}, "group_size"),
         ({"num_epochs": 0}, "num_epochs"),
