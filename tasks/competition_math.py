@@ -41,7 +41,9 @@ class CompetitionMath(DataTask):
         named = {"level": row.get("level"), "subject": row.get("subject", row.get("type"))}
         meta = {name: str(value).removeprefix("Level ") for name, value in named.items() if value is not None}
         if "answer" in row or "final_answer" in row:
-            return Item(question=question, gold=text_field(row, place, "answer", "final_answer").strip(), meta=meta)
+            return Item(
+                question=question, gold=text_field(row, place, "answer", "final_answer").strip(" \n"), meta=meta
+            )
         box = answers.last_box(text_field(row, place, "solution"))
         if box is None:
             raise DataError(f"{place}: the solution has no \\boxed{{}}")

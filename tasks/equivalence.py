@@ -60,7 +60,10 @@ def _one(text: str) -> Any:  # noqa: ANN401
     if not found or isinstance(found[0], str):
         return None
     decimals = {decimal: sympy.Rational(str(decimal)) for decimal in found[0].atoms(sympy.Float)}
-    return found[0].xreplace(decimals) if decimals else found[0]
+    try:
+        return found[0].xreplace(decimals)
+    except TypeError:  # an order between numbers that are not real
+        return None
 
 
 def _is_number(value: Any) -> bool:  # noqa: ANN401

@@ -44,7 +44,7 @@ class Gsm8k(DataTask):
         _, mark, gold = solution.rpartition("####")
         if not mark:
             raise DataError(f"{place}: the answer has no line '#### N'")
-        return Item(question=question, gold=gold.strip())
+        return Item(question=question, gold=gold.strip(" \n"))
 
     def unusable(self, golds: Sequence[str]) -> Mapping[str, str]:
         return {gold: f"gold {gold!r} is no number" for gold in golds if numerals.number_in(gold) is None}
