@@ -59,9 +59,10 @@ def _one(text: str) -> Any:  # noqa: ANN401
     found = parse(f"\\boxed{{{text}}}", [_CONFIG], fallback_mode="no_fallback", parsing_timeout=0)
     if not found or isinstance(found[0], str):
         return None
-    decimals = {decimal: sympy.Rational(str(decimal)) for decimal in found[0].atoms(sympy.Float)}
+    exact: dict[Any, Any] = {decimal: sympy.Rational(str(decimal)) for decimal in found[0].atoms(sympy.Float)}
+    exact |= {symbol: sympy.I for symbol in found[0].free_symbols if symbol.name == "i"}
     try:
-        return found[0].xreplace(decimals)
+        return found[0].xreplace(exact)
     except TypeError:  # an order between numbers that are not real
         return None
 

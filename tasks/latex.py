@@ -45,6 +45,7 @@ _BASE = re.compile(r"(?=[^_]*[0-9])([0-9A-F]+)_\{?\s?([0-9]{1,2})\s?\}?")
 _CHOICE = re.compile(r"\(?([A-J])\)?(?:[.:].*|\s+[^=\s].*)?")
 _EQUALS = re.compile(r"(?<![\\<>!:])=")
 _NAME = re.compile(r"\s*(?:[A-Za-z]|\\[a-z]+)(?:_\{?\w+\}?)?(?:\([A-Za-z, ]*\))?\s*")
+_PAIR, _LIST = re.compile(r"\([^()]*,[^()]*\)"), re.compile(r"[^()\[\]{}]*,[^()\[\]{}]*")
 _TOWER = re.compile(r"\^\{?[^{}^]{0,9}\^\{?[^{}^]{0,9}\^|[0-9]{4,}!|!\)?!")
 _COMMAND = re.compile(r"\\[A-Za-z]+(?:\s*\{[A-Za-z ]+\})?")
 
@@ -61,7 +62,7 @@ class Comparison:
 def compare(gold: str, answer: str) -> Comparison:
     """Whether an answer is the gold. Symmetric; an empty text equals nothing. Safe from any thread."""
     gold, answer = tidy(gold), tidy(answer)
-    if bool(_EQUALS.search(gold)) != bool(_EQUALS.search(answer)):
+    if (len(_sides(gold)) > 1) != (len(_sides(answer)) > 1):
         gold, answer = _right_side(gold), _right_side(answer)
     for name, rule in _RULES.items():
         equal = rule(gold, answer)
@@ -146,6 +147,10 @@ def _symbolic(gold: str, answer: str) -> Comparison:
     """Ask a worker, except about what would only cost its limit."""
     if _too_large(gold) or _too_large(answer):
         return Comparison(False, "symbolic", "too-large")
+    if _PAIR.fullmatch(gold) and _LIST.fullmatch(answer):
+        answer = f"({answer})"  # the order of a pair counts, with or without its brackets
+    elif _PAIR.fullmatch(answer) and _LIST.fullmatch(gold):
+        gold = f"({gold})"
     verdict = workers.call("tasks.equivalence:judge", gold, answer)
     if verdict.value is None:
         return Comparison(False, "symbolic", verdict.error)
@@ -169,16 +174,26 @@ def _letter(text: str) -> str | None:
 
 def _plain_text(text: str) -> str | None:
     """Letters of a text answer; None where there is mathematics in it."""
-    words = _TEXT.sub(r"\1", text).casefold()
+    words = re.sub(r"(?<=[a-z])\.", "", _TEXT.sub(r"\1", text).casefold())
     found = re.fullmatch(r"[a-z0-9 ,.:'-]*[a-z]{2}[a-z0-9 ,.:'-]*", words)
     return " ".join(re.findall(r"[a-z0-9]+", words)) if found else None
 
 
 def _right_side(text: str) -> str:
     """What follows the last `=` of `x = ...`, `f(x) = ...` or of numbers; an equation in unknowns stays whole."""
-    *left, right = _EQUALS.split(text)
+    *left, right = _sides(text)
     named = left[1:] if left and _NAME.fullmatch(left[0]) else [*left, right]
     return text if any(re.search(r"[A-Za-z]", _COMMAND.sub("", side)) for side in named) else right.strip()
+
+
+def _sides(text: str) -> list[str]:
+    r"""Text between the `=` that stand outside all braces, as in `\sum_{k=1}` they do not."""
+    parts, start = list[str](), 0
+    for equals in _EQUALS.finditer(text):
+        if text.count("{", start, equals.start()) == text.count("}", start, equals.start()):
+            parts.append(text[start : equals.start()])
+            start = equals.end()
+    return [*parts, text[start:]]
 
 
 def _same_case(gold: str, answer: str) -> bool:
