@@ -1,8 +1,14 @@
 """Verifiable tasks. Adding one: write one file, add one line here."""
 
+from tasks.competition_math import CompetitionMath
 from tasks.core import Task
+from tasks.countdown import Countdown
 from tasks.gsm8k import Gsm8k
+from tasks.logic import Logic
 
 TASKS: dict[str, type[Task]] = {
     "gsm8k": Gsm8k,
+    "math": CompetitionMath,
+    "countdown": Countdown,
+    "logic": Logic,
 }

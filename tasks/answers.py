@@ -77,7 +77,7 @@ def last_box(text: str) -> str | None:
     for brace in _BRACE.finditer(text, last.end()):
         depth += {"{": 1, "}": -1}.get(brace[0], 0)
         if depth == 0:
-            return text[last.end() : brace.start()].strip()
+            return text[last.end() : brace.start()].strip(" \n")
     return ""
 
 
