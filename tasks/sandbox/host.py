@@ -24,7 +24,7 @@ class Broken(Exception):
 class Limits:
     """What one program may use. Processes and threads beyond its first: none."""
 
-    wall_s: float = 5.0
+    wall_s: float = 10.0
     """Seconds from its start to its last answer; all tests of a problem together."""
     memory_mib: int = 512
     """Address space."""
