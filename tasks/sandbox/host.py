@@ -16,7 +16,7 @@ MIB = 2**20
 PATIENCE_S = 30.0  # with a server on a busy machine
 
 
-class Broken(Exception):
+class BrokenError(Exception):
     """A server died or does not answer."""
 
 
@@ -54,7 +54,7 @@ class Server:
         elif bwrap := bubblewrap.find():
             command = bubblewrap.command(bwrap, settings)
         else:
-            raise Broken("bubblewrap is not installed")
+            raise BrokenError("bubblewrap is not installed")
         self._process = (
             _starter(os.getpid())
             .submit(
@@ -72,18 +72,18 @@ class Server:
         theirs.close()
         try:
             self._expect(b"ready", PATIENCE_S)
-        except Broken as error:
+        except BrokenError as error:
             self.close()
             assert self._process.stderr is not None
             said = self._process.stderr.read().decode(errors="replace").strip().splitlines()
-            raise Broken(said[-1] if said else str(error)) from error
+            raise BrokenError(said[-1] if said else str(error)) from error
 
     def start(self, role: str, *channels: socket.socket) -> None:
         """Starts a role with these sockets, whose copies here are closed."""
         try:
             socket.send_fds(self._control, [role.encode()], [c.fileno() for c in channels])
         except OSError as error:
-            raise Broken(f"no server: {error}") from error
+            raise BrokenError(f"no server: {error}") from error
         finally:
             for channel in channels:
                 channel.close()
@@ -93,7 +93,7 @@ class Server:
         try:
             self._control.send(b"end")
         except OSError as error:
-            raise Broken(f"no server: {error}") from error
+            raise BrokenError(f"no server: {error}") from error
         self._expect(b"ended", PATIENCE_S)
 
     def close(self) -> None:
@@ -108,6 +108,6 @@ class Server:
         try:
             said = self._control.recv(16)
         except OSError as error:
-            raise Broken(f"the server does not answer: {error}") from error
+            raise BrokenError(f"the server does not answer: {error}") from error
         if said != word:
-            raise Broken(f"the server said {said!r} instead of {word!r}")
+            raise BrokenError(f"the server said {said!r} instead of {word!r}")

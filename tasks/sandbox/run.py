@@ -7,18 +7,28 @@ import os
 import queue
 import socket
 import time
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import asdict, dataclass
 from functools import lru_cache
 from typing import Any, Self
 
 from tasks.core import DataError
-from tasks.sandbox.cell.plain import MALFORMED, Opaque, decode
-from tasks.sandbox.host import Broken, Isolation, Limits, Server
+from tasks.sandbox.cell.plain import MALFORMED, Opaque, Value, decode
+from tasks.sandbox.host import BrokenError, Isolation, Limits, Server
 
 
 class SandboxError(RuntimeError):
     """The sandbox itself failed, twice; says nothing about the program."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Exam:
+    """Trusted test source. `units` run one after the other in one namespace."""
+
+    units: Sequence[str]  # one test each, or, if `cases`, modules that define `unittest.TestCase`s
+    prelude: str = ""  # what the tests build on
+    candidate: Sequence[str] = ()  # names taken from the program although the prelude defines them
+    cases: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -135,19 +145,8 @@ class Sandbox:
         """Loads a program and evaluates expressions in its namespace, one after the other."""
         return self._in_cell(lambda cell: self._call(cell, program, calls))
 
-    def examine(
-        self, program: str, *, prelude: str, candidate: Sequence[str], units: Sequence[str], cases: bool
-    ) -> Ran:
-        """Runs trusted test source in a second process, where names of the program are proxies for calls to it.
-
-        Args:
-            program: the untrusted source.
-            prelude: trusted source that the tests build on.
-            candidate: names taken from the program although the prelude defines them.
-            units: one test each, or, if `cases`, modules that define `unittest.TestCase`s.
-            cases: which of the two.
-        """
-        exam = {"prelude": prelude, "candidate": list(candidate), "units": list(units), "unittest": cases}
+    def examine(self, program: str, exam: Exam) -> Ran:
+        """Runs trusted tests in a second process, where names of the program are proxies for calls to it."""
         return self._in_cell(lambda cell: self._examine(cell, program, exam))
 
     def script(self, program: str, stdin: str) -> Ran:
@@ -159,9 +158,9 @@ class Sandbox:
         try:
             try:
                 return _use(cell, use)
-            except Broken:
+            except BrokenError:
                 return _use(cell, use)  # once more with a new server: the old one may have been killed from outside
-        except Broken as error:
+        except BrokenError as error:
             raise SandboxError(f"the sandbox does not work: {error}") from error
         finally:
             self._cells.put(cell)
@@ -172,7 +171,7 @@ class Sandbox:
         return Channel(ours, deadline or time.monotonic() + self.limits.wall_s, self.limits.output_kib * 1024)
 
     def _call(self, cell: Cell, program: str, calls: Sequence[str]) -> Ran:
-        values: list[Any] = []
+        values: list[Value] = []
         with self._open(cell, "functions") as channel:
             error = _load(channel, program, calls)
             if error is None:
@@ -182,7 +181,7 @@ class Sandbox:
                 error = errors[0] if errors else None
         return Ran(values=values, error=error)
 
-    def _examine(self, cell: Cell, program: str, exam: dict[str, Any]) -> Ran:
+    def _examine(self, cell: Cell, program: str, exam: Exam) -> Ran:
         failures: list[str | None] = []
         with self._open(cell, "functions") as candidate:
             if error := _load(candidate, program, ()):
@@ -190,7 +189,7 @@ class Sandbox:
             candidate.end.setblocking(True)  # the flag belongs to the socket, so it would follow the copy
             examiner = self._open(cell, "examiner", candidate.end.dup(), deadline=candidate.deadline)
         with examiner, _named() as errors:
-            examiner.send(exam)
+            examiner.send(asdict(exam))
             while "done" not in (line := examiner.line()):
                 failures.append(line["failure"])
             return Ran(failures=failures, calls=line["calls"])
@@ -267,12 +266,12 @@ def _failure(reply: dict[str, Any]) -> str | None:
     return f"{stage}: {reply['raised']}: {reply['message']}"
 
 
-def _value(reply: dict[str, Any]) -> Any:
+def _value(reply: dict[str, Any]) -> Value:
     return Opaque(f"raised {reply['raised']}") if "raised" in reply else decode(reply["value"])
 
 
 @contextlib.contextmanager
-def _named() -> Iterator[list[str]]:
+def _named() -> Generator[list[str]]:
     """Collects the name of what ended a conversation early."""
     errors: list[str] = []
     try:

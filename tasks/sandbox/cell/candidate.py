@@ -4,10 +4,12 @@ import json
 import os
 import socket
 import sys
+from collections.abc import Callable
+from functools import partial
 from types import ModuleType
 from typing import Any
 
-from .plain import decode, encode
+from .plain import Value, decode, encode
 
 
 def functions(channel: socket.socket) -> None:
@@ -30,11 +32,11 @@ def functions(channel: socket.socket) -> None:
         return
     _send(channel, {"value": None})
     for call in request["calls"]:
-        _answer(channel, lambda call=call: eval(compile(call, "<call>", "eval"), module.__dict__))
+        _answer(channel, partial(_evaluate, module, call))
     for line in lines:
         asked = json.loads(line)
         args, kwargs = decode(asked["args"]), {k: decode(v) for k, v in asked["kwargs"].items()}
-        _answer(channel, lambda asked=asked, a=args, k=kwargs: getattr(module, asked["name"])(*a, **k))
+        _answer(channel, partial(_apply, module, asked["name"], args, kwargs))
 
 
 def script(channel: socket.socket, output: socket.socket) -> None:
@@ -49,7 +51,7 @@ def script(channel: socket.socket, output: socket.socket) -> None:
     for fd, target in ((given, 0), (output.detach(), 1)):
         os.dup2(fd, target)
         os.close(fd)
-    sys.stdin, sys.stdout = open(0, encoding="utf-8"), open(1, "w", encoding="utf-8")
+    sys.stdin, sys.stdout = os.fdopen(0, encoding="utf-8"), os.fdopen(1, "w", encoding="utf-8")
     module = ModuleType("__main__")
     sys.modules["__main__"] = module
     reply: dict[str, Any] = {"value": None}
@@ -63,7 +65,15 @@ def script(channel: socket.socket, output: socket.socket) -> None:
     _send(channel, reply)
 
 
-def _answer(channel: socket.socket, evaluate: Any) -> None:
+def _evaluate(module: ModuleType, call: str) -> Value:
+    return eval(compile(call, "<call>", "eval"), module.__dict__)
+
+
+def _apply(module: ModuleType, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    return getattr(module, name)(*args, **kwargs)
+
+
+def _answer(channel: socket.socket, evaluate: Callable[[], Value]) -> None:
     try:
         reply = {"value": encode(evaluate())}
     except BaseException as error:  # SystemExit too: leaving is not passing

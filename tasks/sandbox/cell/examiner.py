@@ -7,9 +7,10 @@ import json
 import socket
 import sys
 import unittest
+from collections.abc import Callable, Iterator
 from typing import Any
 
-from .plain import Opaque, decode, encode
+from .plain import Opaque, Value, decode, encode
 
 
 class CandidateError(Exception):
@@ -24,10 +25,10 @@ class Remote:
         self._lines = channel.makefile("r", encoding="utf-8", newline="\n")
         self.calls = 0
 
-    def function(self, name: str) -> Any:
+    def function(self, name: str) -> Callable[..., Value]:
         """A function that has the candidate's `name` evaluate its arguments."""
 
-        def proxy(*args: Any, **kwargs: Any) -> Any:
+        def proxy(*args: Value, **kwargs: Value) -> Value:
             self.calls += 1
             request = {"name": name, "args": encode(list(args)), "kwargs": {k: encode(v) for k, v in kwargs.items()}}
             self._channel.sendall(json.dumps(request).encode() + b"\n")
@@ -36,11 +37,12 @@ class Remote:
         proxy.__name__ = name
         return proxy
 
-    def _value(self, reply: Any) -> Any:
+    def _value(self, reply: Value) -> Value:
         if "raised" in reply:
             kind = getattr(builtins, str(reply["raised"]), None)
-            known = isinstance(kind, type) and issubclass(kind, Exception) and not issubclass(kind, AssertionError)
-            raise (kind if known else CandidateError)(str(reply.get("message")))
+            if not isinstance(kind, type) or not issubclass(kind, Exception):
+                kind = CandidateError  # SystemExit too: leaving ends the program, not the examination
+            raise kind(str(reply["message"]))
         value = decode(reply["value"])
         if isinstance(value, Opaque):
             raise CandidateError(f"a value of type {value.kind} cannot be examined")
@@ -50,9 +52,8 @@ class Remote:
 def examine(verdicts: socket.socket, candidate: socket.socket) -> None:
     """Runs an examination and reports each of its tests.
 
-    Line in: {"prelude": trusted source, "candidate": [names], "units": [source, ...], "unittest": bool}. The
-    units run one after the other in one namespace: a test each, or, if "unittest", the modules that define cases.
-    Lines out: {"failure": str, or null where it passed} for each test, then {"done": tests, "calls": calls to the candidate}.
+    Line in: an `Exam` of `tasks/sandbox/run.py`. Lines out: {"failure": str, or null where it passed} for each
+    test, then {"done": tests, "calls": calls to the candidate}.
     """
     request = json.loads(verdicts.makefile("r", encoding="utf-8", newline="\n").readline())
     remote = Remote(candidate)
@@ -63,13 +64,13 @@ def examine(verdicts: socket.socket, candidate: socket.socket) -> None:
     for name in wanted:
         space[name] = importlib.import_module(name) if name in modules else remote.function(name)
     done = 0
-    for why in (_cases if request["unittest"] else _units)(request["units"], space):
+    for why in (_cases if request["cases"] else _units)(request["units"], space):
         done += 1
         _send(verdicts, {"failure": why})
     _send(verdicts, {"done": done, "calls": remote.calls})
 
 
-def _units(units: list[str], space: dict[str, Any]) -> Any:
+def _units(units: list[str], space: dict[str, Any]) -> Iterator[str | None]:
     """Runs each unit; yields None for one that passed, else what went wrong."""
     for unit in units:
         try:
@@ -80,7 +81,7 @@ def _units(units: list[str], space: dict[str, Any]) -> Any:
             yield None
 
 
-def _cases(units: list[str], space: dict[str, Any]) -> Any:
+def _cases(units: list[str], space: dict[str, Any]) -> Iterator[str | None]:
     """Runs every method of every TestCase that the units define; yields as `_units`."""
     for unit in units:
         exec(compile(unit, "<test>", "exec", dont_inherit=True), space)
@@ -97,19 +98,17 @@ def _cases(units: list[str], space: dict[str, Any]) -> Any:
 
 def _free_names(units: list[str]) -> list[str]:
     """Names that the tests use and neither define nor find among the builtins: the candidate's, or a module's."""
-    names = [n for unit in units for n in ast.walk(ast.parse(unit)) if isinstance(n, (ast.Name, ast.arg))]
-    trees = [n for unit in units for n in ast.walk(ast.parse(unit))]
-    bound = {n.arg for n in names if isinstance(n, ast.arg)}
-    bound |= {n.id for n in names if isinstance(n, ast.Name) and not isinstance(n.ctx, ast.Load)}
-    bound |= {n.name for n in trees if isinstance(n, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef))}
-    bound |= {
-        (a.asname or a.name).split(".")[0]
-        for n in trees
-        if isinstance(n, (ast.Import, ast.ImportFrom))
-        for a in n.names
-    }
-    bound |= {n.name for n in trees if isinstance(n, ast.ExceptHandler) and n.name}
-    used = (n.id for n in names if isinstance(n, ast.Name))
+    nodes = [node for unit in units for node in ast.walk(ast.parse(unit))]
+    used, bound = list[str](), set[str]()
+    for node in nodes:
+        if isinstance(node, ast.Name):
+            (used.append if isinstance(node.ctx, ast.Load) else bound.add)(node.id)
+        elif isinstance(node, ast.arg):
+            bound.add(node.arg)
+        elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.ExceptHandler)):
+            bound.add(node.name or "")
+        elif isinstance(node, (ast.Import, ast.ImportFrom)):
+            bound |= {(name.asname or name.name).split(".")[0] for name in node.names}
     return list(dict.fromkeys(n for n in used if n not in bound and not hasattr(builtins, n)))
 
 

@@ -7,6 +7,7 @@ values of exactly these types, whatever class the sender's value had, and never 
 from typing import Any
 
 Json = Any  # what json.loads returns
+Value = Any  # None, bool, int, float, complex, str, bytes, list, tuple, set, dict or Opaque, when it was decoded
 MALFORMED = (ValueError, TypeError, KeyError, AttributeError, RecursionError, OverflowError)  # raised by decode
 
 
@@ -22,7 +23,7 @@ class Opaque:
     __hash__ = None  # pyright: ignore[reportAssignmentType]
 
 
-def encode(value: Any) -> Json:
+def encode(value: Value) -> Json:
     """`value` as JSON; subclasses as their plain base, anything else as opaque."""
     if value is None or isinstance(value, (bool, float, str)):
         return value
@@ -43,7 +44,7 @@ def encode(value: Any) -> Json:
     return {"opaque": type(value).__name__}
 
 
-def decode(value: Json) -> Any:
+def decode(value: Json) -> Value:
     """The plain value that `value` stands for; raises one of `MALFORMED` where it stands for none."""
     if isinstance(value, list):
         return [decode(v) for v in value]
