@@ -2,7 +2,9 @@
 
 from tasks.core import Task
 from tasks.gsm8k import Gsm8k
+from tasks.programming import Programming
 
 TASKS: dict[str, type[Task]] = {
     "gsm8k": Gsm8k,
+    "code": Programming,
 }
