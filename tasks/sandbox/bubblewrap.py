@@ -32,8 +32,9 @@ def command(bwrap: str, settings: Mapping[str, int | str]) -> list[str]:
     args = [bwrap, "--unshare-user", "--unshare-pid", "--unshare-ipc", "--unshare-net", "--unshare-uts"]
     args += ["--unshare-cgroup-try", "--die-with-parent", "--new-session", "--hostname", "sandbox"]
     args += ["--clearenv", *_environment("--setenv")]
+    args += ["--cap-drop", "ALL"]  # started by root, bubblewrap would keep them
     if settings["isolate"] == "fork":
-        args += ["--cap-add", "CAP_SYS_ADMIN", "--cap-add", "CAP_SETPCAP"]  # to isolate each fork; each drops them
+        args += ["--cap-add", "CAP_SYS_ADMIN", "--cap-add", "CAP_SETPCAP"]  # to isolate each fork, which drops them
     args += _system()
     args += ["--ro-bind", str(CELL), "/cell", "--dev", "/dev", "--remount-ro", "/dev"]
     args += ["--size", str(settings["tmp"]), "--tmpfs", "/tmp", "--remount-ro", "/", "--chdir", "/tmp", "--"]

@@ -4,6 +4,7 @@ import contextlib
 import os
 import socket
 import subprocess
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import lru_cache
@@ -13,6 +14,7 @@ from tasks.sandbox import bubblewrap
 
 Isolation = Literal["fork", "process", "none"]
 MIB = 2**20
+_STARTING = threading.Lock()
 PATIENCE_S = 30.0  # with a server on a busy machine
 
 
@@ -40,6 +42,21 @@ def _starter(pid: int) -> ThreadPoolExecutor:
     return ThreadPoolExecutor(1, thread_name_prefix="sandbox-start")
 
 
+def _popen(command: list[str], environment: dict[str, str] | None, kept: int) -> subprocess.Popen[bytes]:
+    with _STARTING:
+        started = _starter(os.getpid()).submit(
+            subprocess.Popen[bytes],
+            command,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            pass_fds=[kept],
+            start_new_session=True,
+        )
+    return started.result()
+
+
 class Server:
     """One `tasks.cell.server` and our end of its control socket."""
 
@@ -55,20 +72,7 @@ class Server:
             command = bubblewrap.command(bwrap, settings)
         else:
             raise BrokenError("bubblewrap is not installed")
-        self._process = (
-            _starter(os.getpid())
-            .submit(
-                subprocess.Popen[bytes],
-                command,
-                env=environment,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.PIPE,
-                pass_fds=[theirs.fileno()],
-                start_new_session=True,
-            )
-            .result()
-        )
+        self._process = _popen(command, environment, theirs.fileno())
         theirs.close()
         try:
             self._expect(b"ready", PATIENCE_S)

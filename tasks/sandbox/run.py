@@ -1,20 +1,22 @@
 """Programs run in the sandbox: calls evaluated, examinations held, scripts fed."""
 
 import atexit
-import contextlib
-import json
 import os
 import queue
 import socket
+import threading
 import time
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from functools import lru_cache
-from typing import Any, Self
+from typing import Any
 
 from tasks.core import DataError
-from tasks.sandbox.cell.plain import MALFORMED, Opaque, Value, decode
+from tasks.sandbox.cell.plain import Opaque, Value, decode
+from tasks.sandbox.channel import Channel, ending
 from tasks.sandbox.host import BrokenError, Isolation, Limits, Server
+
+_OPENING = threading.Lock()
 
 
 class SandboxError(RuntimeError):
@@ -42,57 +44,6 @@ class Ran:
     calls: int = 0  # of an examination: how often the tests called the program
     output: str = ""  # of a script
     error: str | None = None  # "timeout", "compile: ...", "run: ...", "died", "output", "malformed": why it ended early
-
-
-class Channel:
-    """Our end of a socket to something that may send anything: bounded in time and size."""
-
-    def __init__(self, end: socket.socket, deadline: float, size: int) -> None:
-        self.end, self.deadline, self._left, self._buffer = end, deadline, size, b""
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self.end.close()
-
-    def send(self, message: dict[str, Any]) -> None:
-        """One line. Raises TimeoutError, or OSError where the other side is gone."""
-        self._wait()
-        self.end.sendall(json.dumps(message).encode() + b"\n")
-
-    def line(self) -> dict[str, Any]:
-        """The next line. Raises TimeoutError; EOFError at the end; OverflowError past the size; one of MALFORMED."""
-        while b"\n" not in self._buffer:
-            if not (data := self._receive()):
-                raise EOFError
-            self._buffer += data
-        line, self._buffer = self._buffer.split(b"\n", 1)
-        message = json.loads(line)
-        if not isinstance(message, dict):
-            raise ValueError("not an object")
-        return message
-
-    def rest(self) -> bytes:
-        """Everything up to the end. Raises as `line`."""
-        parts: list[bytes] = []
-        while data := self._receive():
-            parts.append(data)
-        return b"".join(parts)
-
-    def _receive(self) -> bytes:
-        self._wait()
-        data = self.end.recv(65536)
-        self._left -= len(data)
-        if self._left < 0:
-            raise OverflowError
-        return data
-
-    def _wait(self) -> None:
-        left = self.deadline - time.monotonic()
-        if left <= 0:
-            raise TimeoutError
-        self.end.settimeout(left)
 
 
 class Cell:
@@ -175,7 +126,7 @@ class Sandbox:
         with self._open(cell, "functions") as channel:
             error = _load(channel, program, calls)
             if error is None:
-                with _named() as errors:
+                with ending() as errors:
                     for _ in calls:
                         values.append(_value(channel.line()))
                 error = errors[0] if errors else None
@@ -188,7 +139,7 @@ class Sandbox:
                 return Ran(error=error)
             candidate.end.setblocking(True)  # the flag belongs to the socket, so it would follow the copy
             examiner = self._open(cell, "examiner", candidate.end.dup(), deadline=candidate.deadline)
-        with examiner, _named() as errors:
+        with examiner, ending() as errors:
             examiner.send(asdict(exam))
             while "done" not in (line := examiner.line()):
                 failures.append(line["failure"])
@@ -197,7 +148,7 @@ class Sandbox:
 
     def _script(self, cell: Cell, program: str, stdin: str) -> Ran:
         ours, theirs = socket.socketpair()
-        with ours, self._open(cell, "script", theirs) as channel, _named() as errors:
+        with ours, self._open(cell, "script", theirs) as channel, ending() as errors:
             output = Channel(ours, channel.deadline, self.limits.output_kib * 1024)
             channel.send({"program": program, "stdin": stdin})
             text = output.rest().decode("utf-8", errors="replace")
@@ -211,7 +162,8 @@ def open_sandbox(limits: Limits, *, allow_unsandboxed: bool = False, isolation: 
     Raises:
         DataError: none works, and running unprotected was not allowed.
     """
-    return _opened(os.getpid(), limits, isolation or _works(allow_unsandboxed))
+    with _OPENING:
+        return _opened(os.getpid(), limits, isolation or _works(allow_unsandboxed))
 
 
 @lru_cache(maxsize=8)
@@ -252,7 +204,7 @@ def _use(cell: Cell, use: Callable[[Cell], Ran]) -> Ran:
 
 
 def _load(channel: Channel, program: str, calls: Sequence[str]) -> str | None:
-    with _named() as errors:
+    with ending() as errors:
         channel.send({"program": program, "calls": list(calls)})
         return _failure(channel.line())
     return errors[0]
@@ -268,19 +220,3 @@ def _failure(reply: dict[str, Any]) -> str | None:
 
 def _value(reply: dict[str, Any]) -> Value:
     return Opaque(f"raised {reply['raised']}") if "raised" in reply else decode(reply["value"])
-
-
-@contextlib.contextmanager
-def _named() -> Generator[list[str]]:
-    """Collects the name of what ended a conversation early."""
-    errors: list[str] = []
-    try:
-        yield errors
-    except TimeoutError:
-        errors.append("timeout")
-    except OverflowError:
-        errors.append("output")
-    except (EOFError, OSError):
-        errors.append("died")
-    except MALFORMED:
-        errors.append("malformed")

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 # Bubblewrap makes the outer sandbox; these make each candidate's own, inside it.
 CLONE_NEWNS, CLONE_NEWIPC, CLONE_NEWPID = 0x00020000, 0x08000000, 0x20000000
 MS_NOSUID, MS_NODEV, MS_NOEXEC, MS_REC, MS_PRIVATE = 0x2, 0x4, 0x8, 0x4000, 0x40000
-PR_SET_SECCOMP, PR_SET_NO_NEW_PRIVS, PR_CAPBSET_DROP, PR_SET_CHILD_SUBREAPER = 22, 38, 24, 36
+PR_SET_DUMPABLE, PR_SET_SECCOMP, PR_CAPBSET_DROP, PR_SET_CHILD_SUBREAPER, PR_SET_NO_NEW_PRIVS = 4, 22, 24, 36, 38
 CAPABILITY_VERSION_3 = 0x20080522
 
 ARCHITECTURES = {"x86_64": (0, 0xC000003E), "aarch64": (1, 0xC00000B7)}  # (column below, audit number)
@@ -99,6 +99,7 @@ def limit(limits: Mapping[str, int]) -> None:
         (resource.RLIMIT_MEMLOCK, 0),
     ):
         resource.setrlimit(what, (value, value))
+    check(LIBC.prctl(PR_SET_DUMPABLE, 0, 0, 0, 0), "no core dump")  # a piped one ignores RLIMIT_CORE
 
 
 def filter_program() -> bytes:

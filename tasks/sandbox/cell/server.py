@@ -102,7 +102,6 @@ def _first(role: str, channels: list[socket.socket], settings: dict[str, int], f
     """Process 1 of the new pid namespace: signals do not reach it, so the role runs in process 2."""
     try:
         lockdown.own_tmp(settings["tmp"])
-        lockdown.drop_capabilities()
         child = os.fork()
         if child == 0:
             _become(role, channels, settings, filtered)
@@ -125,6 +124,7 @@ def _become(role: str, channels: list[socket.socket], settings: dict[str, int], 
         for low, high in zip([2, *kept], [*kept, 1024], strict=True):
             os.closerange(low + 1, high)
         os.chdir("/tmp")
+        lockdown.drop_capabilities()
         lockdown.limit(settings)
         if filtered is not None:
             lockdown.filter_calls(filtered)
