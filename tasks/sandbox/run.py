@@ -163,7 +163,7 @@ def open_sandbox(limits: Limits, *, allow_unsandboxed: bool = False, isolation: 
         DataError: none works, and running unprotected was not allowed.
     """
     with _OPENING:
-        return _opened(os.getpid(), limits, isolation or _works(allow_unsandboxed))
+        return _opened(os.getpid(), limits, isolation or best_isolation(allow_unsandboxed))
 
 
 @lru_cache(maxsize=8)
@@ -172,7 +172,8 @@ def _opened(pid: int, limits: Limits, isolation: Isolation) -> Sandbox:
 
 
 @lru_cache(maxsize=2)
-def _works(allow_unsandboxed: bool) -> Isolation:
+def best_isolation(allow_unsandboxed: bool) -> Isolation:
+    """The first that runs a program here. Raises DataError where none does and "none" is not allowed."""
     reason = ""
     for isolation in ("fork", "process"):
         trial = Sandbox(Limits(), isolation, workers=1)
