@@ -1,6 +1,7 @@
 """What a program can see and do in the sandbox, and ways to fake a verdict: one attack a test, all of our own."""
 
 import sys
+import sysconfig
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -62,9 +63,10 @@ def f():
 
 
 def test_it_sees_neither_packages_nor_a_gpu(sandbox: Sandbox) -> None:
+    paths = [p for p in sys.path if p] + [f"{sysconfig.get_path('stdlib')}/site-packages"]
     program = f"""
 import os, sys
-sys.path += {[p for p in sys.path if p]!r}
+sys.path += {paths!r}
 def f():
     found = []
     for name in ("torch", "numpy", "pip", "pytest", "tasks"):
