@@ -11,4 +11,9 @@ TASKS: dict[str, type[Task]] = {
     "math": CompetitionMath,
     "countdown": Countdown,
     "logic": Logic,
+from tasks.programming import Programming
+
+TASKS: dict[str, type[Task]] = {
+    "gsm8k": Gsm8k,
+    "code": Programming,
 }
