@@ -228,13 +228,11 @@ def fits(job: Job, held: Memory) -> bool:
 
 
 def weights_only(job: Job) -> dict[Role, int]:
-    """Weights of every model held, in the setting's dtype and in one copy: the usual first estimate."""
-    width = BYTES[job.setting.dtype]
-    roles: dict[Role, int] = {"policy": width * job.shape.params}
-    if job.method.critic:
-        roles["critic"] = width * job.shape.critic_params
-    if job.method.reference:
-        roles["reference"] = width * job.shape.params
-    if job.reward_shape is not None:
-        roles["reward_model"] = width * job.reward_shape.critic_params
-    return roles
+    """Weights of every model held, each of the policy's size: the usual first estimate, 2 bytes x P x models."""
+    held: dict[Role, bool] = {
+        "policy": True,
+        "critic": job.method.critic,
+        "reference": job.method.reference,
+        "reward_model": job.reward_shape is not None,
+    }
+    return {role: BYTES[job.setting.dtype] * job.shape.params for role, present in held.items() if present}
