@@ -64,7 +64,7 @@ def memory_figure(plans: Sequence[Plan]) -> Figure:
         for role in ROLES:
             size = roles.get(role, 0.0) / GIB
             if size:
-                axes.barh(row, size, left=left, color=colours[role], height=0.65)
+                axes.barh(row, size, left=left, color=colours[role], height=0.65, linewidth=0)
                 left += size
         limit = plan.job.preset.device.memory_gib
         axes.plot([limit, limit], [row - 0.42, row + 0.42], color="black", linewidth=2)
