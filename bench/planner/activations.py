@@ -8,18 +8,23 @@ from bench.planner.job import BYTES, Job
 from bench.shape import ModelShape
 
 
-def saved_bytes(job: Job, tokens: int) -> tuple[float, str]:
-    """Bytes that the backward pass of `tokens` tokens needs beside the weights and the logits, and the formula."""
+def saved_bytes(job: Job, tokens: int, outputs: int) -> tuple[float, str]:
+    """Bytes that the backward pass needs beside the weights and the logits, and the formula.
+
+    `tokens` pass the layers; the states of `outputs` of them meet the output layer.
+    """
     s, shape = job.setting, job.shape
     layer = layer_bytes(job)
     casts = 2 * shape.active_weights if s.train_engine == "torch" and s.dtype != "float32" and not s.lora_rank else 0
     width = 4 if s.train_engine == "torch" else BYTES[s.dtype]
-    ends = 4 * 4 * shape.hidden * tokens  # the last norm, and the states that meet the output layer
-    cast_formula = " + 2 x layer weights" if casts else ""
+    ends = (
+        8 * shape.hidden + 4
+    ) * tokens + width * shape.hidden * outputs  # the last norm's two copies, and the states
+    end_formula = f" + 8 T h + {width} n h" + (" + 2 x layer weights" if casts else "")
     if s.gradient_checkpointing:
         kept = width * shape.hidden * shape.layers * tokens
-        return kept + layer * tokens + ends + casts / shape.layers, f"{width} T h L + one layer + 16 T h"
-    return layer * shape.layers * tokens + ends + casts, f"T x {layer / 1024:.1f} KiB x L + 16 T h{cast_formula}"
+        return kept + layer * tokens + ends + casts / shape.layers, f"{width} T h L + one layer{end_formula}"
+    return layer * shape.layers * tokens + ends + casts, f"T x {layer / 1024:.1f} KiB x L{end_formula}"
 
 
 def layer_bytes(job: Job) -> int:
