@@ -2,18 +2,16 @@
 
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import tyro
 
-from bench.planner.job import Job, Method, Offload, OptimizerName, Setting, Workload
+from bench.planner.job import Job, Offload, OptimizerName, Setting, Workload
+from bench.planner.methods import method
 from bench.planner.models import resolve
 from bench.presets import AUTO, Dtype, Preset, load, parse_gpus
-
-if TYPE_CHECKING:
-    from algorithms.core import Algorithm
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -179,36 +177,6 @@ def configurations(config: PlanConfig) -> list[Preset]:
     return [replace(preset, device=replace(preset.device, memory_gib=gib)) for preset in presets]
 
 
-def method(name: str, kl_coef: float | None = None, group_size: int | None = None) -> Method:
-    """What an algorithm holds and how often it passes over its samples, from its own settings.
-
-    Raises:
-        ValueError: no such algorithm, or a setting that it does not have or refuses.
-    """
-    from algorithms import ALGORITHMS
-
-    if name not in ALGORITHMS:
-        raise ValueError(f"unknown algorithm {name!r}: known are {', '.join(ALGORITHMS)}")
-    known = {f.name for f in fields(ALGORITHMS[name])}
-    given = {"kl_coef": kl_coef, "group_size": group_size}
-    # kl_coef 0 asks nothing of a method without one; a method with groups cannot take PPO's size
-    wanted: dict[str, Any] = {key: value for key, value in given.items() if value is not None and key in known}
-    return of_algorithm(name, ALGORITHMS[name](**wanted))
-
-
-def of_algorithm(name: str, algorithm: "Algorithm", critic_epochs: int = 1) -> Method:
-    """The part of an algorithm's settings that costs anything."""
-    return Method(
-        name=name,
-        critic="values" in algorithm.needs,
-        reference="ref_logprobs" in algorithm.needs,
-        group_size=algorithm.group_size,
-        num_epochs=algorithm.num_epochs,
-        num_minibatches=algorithm.num_minibatches,
-        critic_epochs=critic_epochs,
-    )
-
-
 def setting(config: PlanConfig, preset: Preset) -> Setting:
     """The preset's, with the flags over it.
 
@@ -241,21 +209,3 @@ def setting(config: PlanConfig, preset: Preset) -> Setting:
 def pinned(config: PlanConfig) -> frozenset[str]:
     """Fields of the setting that the search leaves alone."""
     return frozenset(name for name in SEARCHED if getattr(config, name) is not None)
-
-
-def budget_samples(text: str, job: Job, samples_per_s: float | None) -> float | None:
-    """Samples that `--budget` amounts to; None where seconds cannot be turned into samples."""
-    from bench.config import Budget, UserError
-
-    try:
-        budget = Budget.parse(text)
-    except UserError as error:
-        raise ValueError(error) from error
-    per_unit: dict[str, float | None] = {
-        "steps": job.workload.samples_per_step,
-        "samples": 1,
-        "tokens": 1 / job.workload.completion_tokens,
-        "seconds": samples_per_s,
-    }
-    unit = per_unit[budget.kind]
-    return budget.amount * unit if unit is not None else None

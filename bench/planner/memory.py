@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from bench.planner.activations import inner_width, saved_bytes
+from bench.planner.activations import inner_width, recomputed_bytes, saved_bytes
 from bench.planner.job import BYTES, Job, OptimizerName
 from bench.shape import ModelShape
 
@@ -147,14 +147,17 @@ def _activations(job: Job) -> Iterator[Term]:
     """What a micro-batch saves for its backward pass, and what passes beside it."""
     shape, w = job.shape, job.workload
     tokens, outputs = job.micro_rows * w.sequence_tokens, job.micro_rows * w.completion_tokens
+    logits, head = 4 * outputs * shape.vocab, 0 if job.setting.lora_rank else 4 * shape.vocab * shape.hidden
     saved, formula = saved_bytes(job, tokens, outputs)
-    logits, head = 4 * outputs * shape.vocab, 4 * shape.vocab * shape.hidden
+    again, again_formula = recomputed_bytes(job, tokens)
     update: tuple[Phase, ...] = ("update_policy",)
     yield Term(role="activations", device_bytes=saved + logits, formula=f"{formula} + 4 n V", phases=update)
-    beside = LOGIT_COPIES * logits + (0 if job.setting.lora_rank else head)
-    yield Term(role="temporaries", device_bytes=beside, formula=f"{LOGIT_COPIES} x 4 n V + 4 V h", phases=update)
+    beside = f"{LOGIT_COPIES} x 4 n V + 4 V h{again_formula}"
+    yield Term(role="temporaries", device_bytes=LOGIT_COPIES * logits + head + again, formula=beside, phases=update)
     if job.method.critic:
-        yield Term(role="activations", device_bytes=saved, formula=formula, phases=("update_critic",))
+        update = ("update_critic",)
+        yield Term(role="activations", device_bytes=saved, formula=formula, phases=update)
+        yield Term(role="temporaries", device_bytes=again, formula=again_formula.removeprefix(" + "), phases=update)
     # two copies of the logits: themselves and the exponentials of their log-sum
     passing, formula = _passing(job, tokens, shape), "dtype x T (4 h + 3 I)"
     size = passing + 2 * logits

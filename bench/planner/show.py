@@ -15,6 +15,7 @@ from rich.table import Table
 from bench.planner import tables
 from bench.planner.job import BYTES, Job
 from bench.planner.memory import GIB, weights_only
+from bench.planner.methods import budget_samples
 from bench.planner.search import Plan, cheapest, describe, evaluate, remedies
 
 if TYPE_CHECKING:
@@ -61,8 +62,6 @@ def plans(planned: Sequence[Job], config: PlanConfig, pinned: frozenset[str]) ->
 
 def compare(planned: Sequence[Job], best: Sequence[Plan | None], config: PlanConfig) -> pd.DataFrame:
     """The comparison table, each row at its own budget."""
-    from bench.plan import budget_samples
-
     rows: list[dict[str, object]] = []
     for job, plan in zip(planned, best, strict=True):
         samples = budget_samples(config.budget, job, plan.samples_per_s if plan else None)
@@ -102,8 +101,6 @@ def section(job: Job, best: Plan | None, config: PlanConfig, pinned: frozenset[s
 
 def spending(plan: Plan, config: PlanConfig) -> str:
     """What the budget buys."""
-    from bench.plan import budget_samples
-
     samples = budget_samples(config.budget, plan.job, plan.samples_per_s)
     if samples is None or plan.samples_per_s is None:
         return ""

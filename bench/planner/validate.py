@@ -14,6 +14,7 @@ from rich.console import Console
 from bench.planner import tables
 from bench.planner.job import Job, Method, Setting, Workload
 from bench.planner.memory import GIB, Memory, Role, memory
+from bench.planner.methods import of_algorithm
 from bench.planner.models import resolve
 from bench.planner.step_time import step_seconds
 from bench.presets import Preset, devices, load
@@ -126,7 +127,7 @@ def _gib(run: str, what: str, predicted: float, measured: float | None) -> Compa
 
 
 def jobs(config: Tree, provenance: Tree, steps: Steps) -> tuple[Job, Job]:
-    """The run as a job, with the lengths that were seen; and the same with whole budgets, which the cache has room for."""
+    """The run as a job with the lengths that were seen, and with whole budgets, which the cache has room for."""
     preset = hardware(config, provenance, steps)
     engine, location = config["engine"], provenance["model"]["location"]
     prompt, completion = (int(max(row[name] for row in steps)) for name in LENGTHS)
@@ -156,7 +157,6 @@ def jobs(config: Tree, provenance: Tree, steps: Steps) -> tuple[Job, Job]:
 def recorded_method(config: Tree) -> Method:
     """The algorithm's costs from its recorded settings."""
     from algorithms import ALGORITHMS
-    from bench.plan import of_algorithm
 
     name = config["algo_name"]
     if name not in ALGORITHMS:
