@@ -23,6 +23,8 @@ def rollout_metrics(rollouts: Sequence[Rollout], group_size: int) -> Row:
         "reward/std": float(rewards.std()) if len(rewards) > 1 else None,
         "reward/max": float(rewards.max()),
         "reward/correct_frac": float(correct.mean()),
+        "prompt/length_mean": mean_of([len(r.prompt_ids) for r in rollouts]),
+        "prompt/length_max": float(max(len(r.prompt_ids) for r in rollouts)),
         "completion/length_mean": float(scores.lengths.float().mean()),
         "completion/length_max": float(scores.lengths.max()),
         "completion/truncated_frac": float(scores.truncated.float().mean()),

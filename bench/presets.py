@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 FOLDER = Path(__file__).parent / "presets"
 AUTO = "auto"
+NETWORK_GB_PER_S = 50.0  # 400 Gb/s for each device
 
 Dtype = Literal["float32", "bfloat16", "float16"]
 
@@ -44,6 +45,10 @@ class Efficiency:
     forward: float = 0.45
     update: float = 0.4
     link: float = 0.7
+    hf_layer_s: float = 0.8e-3
+    """Seconds a decoding pass spends in each layer beside its work: launching kernels one by one."""
+    vllm_layer_s: float = 0.03e-3
+    """The same with the kernels recorded beforehand."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -138,7 +143,7 @@ def parse_gpus(spec: str, memory_gb: float | None = None) -> Preset:
         train_engine="torch" if alone else "deepspeed",
         rollout_engine="hf" if alone else "vllm",
         zero_stage=0 if alone else 3,
-        network_gb_per_s=like.network_gb_per_s or 50.0,
+        network_gb_per_s=like.network_gb_per_s or NETWORK_GB_PER_S,
     )
 
 

@@ -140,6 +140,17 @@ class ModelShape:
         return self.common_weights + routed + self.vectors + self.vocab * self.hidden
 
     @property
+    def rotary_bytes(self) -> int:
+        """Of the rotary frequencies that every copy of the model holds twice, in float32."""
+        return 2 * 4 * ((self.rope_dim or self.head_dim) // 2)
+
+    def num_tensors(self, *, critic: bool = False) -> int:
+        """Parameter tensors of a dense model: an optimizer holds a step counter for each."""
+        layer = 4 + GATED_MATRICES + 2 + 3 * self.qkv_bias + self.out_bias + 3 * self.mlp_bias + 2 * self.qk_norm
+        head = 2 if critic else 0 if self.tied else 1
+        return self.layers * layer + 2 + head
+
+    @property
     def largest_module(self) -> int:
         """Elements of the largest single weight holder: what ZeRO-3 gathers at once at the least."""
         experts = (

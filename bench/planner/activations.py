@@ -8,18 +8,37 @@ from bench.planner.job import BYTES, Job
 from bench.shape import ModelShape
 
 
-def saved_bytes(job: Job, tokens: int) -> tuple[float, str]:
-    """Bytes that the backward pass of `tokens` tokens needs beside the weights and the logits, and the formula."""
-    s, shape = job.setting, job.shape
+def saved_bytes(job: Job, tokens: int, outputs: int) -> tuple[float, str]:
+    """Bytes that wait for the backward pass, beside the weights and the logits, and the formula.
+
+    `tokens` pass the layers; the states of `outputs` of them meet the output layer.
+    """
+    shape, small = job.shape, BYTES[job.setting.dtype]
+    width = 4 if job.setting.train_engine == "torch" else small
+    # the last norm's input and normalised input, and the states that were picked
+    ends = ((4 + width) * shape.hidden + 4) * tokens + small * shape.hidden * outputs
+    end_formula = f" + {4 + width} T h + {small} n h"
+    if job.setting.gradient_checkpointing:
+        return width * shape.hidden * shape.layers * tokens + ends, f"{width} T h L{end_formula}"
+    casts = cast_bytes(job)
     layer = layer_bytes(job)
-    casts = 2 * shape.active_weights if s.train_engine == "torch" and s.dtype != "float32" and not s.lora_rank else 0
-    width = 4 if s.train_engine == "torch" else BYTES[s.dtype]
-    ends = 4 * 4 * shape.hidden * tokens  # the last norm, and the states that meet the output layer
-    cast_formula = " + 2 x layer weights" if casts else ""
-    if s.gradient_checkpointing:
-        kept = width * shape.hidden * shape.layers * tokens
-        return kept + layer * tokens + ends + casts / shape.layers, f"{width} T h L + one layer + 16 T h"
-    return layer * shape.layers * tokens + ends + casts, f"T x {layer / 1024:.1f} KiB x L + 16 T h{cast_formula}"
+    formula = f"T x {layer / 1024:.1f} KiB x L{end_formula}" + (" + 2 x layer weights" if casts else "")
+    return layer * shape.layers * tokens + ends + casts, formula
+
+
+def recomputed_bytes(job: Job, tokens: int) -> tuple[float, str]:
+    """What checkpointing makes anew for one layer at a time while the backward pass is in it."""
+    if not job.setting.gradient_checkpointing:
+        return 0, ""
+    layer = layer_bytes(job)
+    return layer * tokens + cast_bytes(job) / job.shape.layers, f" + T x {layer / 1024:.1f} KiB"
+
+
+def cast_bytes(job: Job) -> int:
+    """16-bit copies of the layers' 32-bit weights, which autocast makes and the backward pass reads."""
+    s = job.setting
+    casting = s.train_engine == "torch" and s.dtype != "float32" and not s.lora_rank
+    return 2 * job.shape.active_weights if casting else 0
 
 
 def layer_bytes(job: Job) -> int:

@@ -13,21 +13,23 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from bench.planner.activations import inner_width, saved_bytes
+from bench.planner.activations import inner_width, recomputed_bytes, saved_bytes
 from bench.planner.job import BYTES, Job, OptimizerName
+from bench.shape import ModelShape
 
 GIB = 2**30
 Phase = Literal["rollout", "score", "logprobs", "update_critic", "update_policy"]
 Role = Literal[
     "policy", "critic", "reference", "reward_model", "gradients", "optimizer", "gathered", "activations",
-    "rollout_weights", "kv_cache", "context",
+    "temporaries", "rollout_weights", "kv_cache", "context",
 ]  # fmt: skip
 ROLES: tuple[Role, ...] = get_args(Role)
 PHASES: tuple[Phase, ...] = get_args(Phase)
 Pool = Literal["train", "rollout"]
 MOMENTS: dict[OptimizerName, int] = {"adamw": 8, "adamw8bit": 2, "sgd": 0}  # bytes a parameter
+ROTARY = " + rotary"
 HOST_BUFFERS = 1.5  # DeepSpeed's own factor for what it holds on the host beside the states
-LOGIT_COPIES = 4  # (n, V) float32 at the worst moment of a policy update: logits, and three for entropy or gradient
+LOGIT_COPIES = 3  # (n, V) float32 beside the saved logits, at the worst moment: for the entropy, or for the gradient
 SAMPLER_BYTES = 28  # of each logit while tokens are drawn: logits, log-probs and kept in 4, two cumulative sums in 8
 
 
@@ -68,19 +70,23 @@ def _trained(job: Job, role: Literal["policy", "critic"], params: int, symbol: s
     update: Phase = "update_policy" if role == "policy" else "update_critic"
 
     width = BYTES[s.dtype] if mixed or s.lora_rank else 4
-    weights = width * params / gathered + (4 * trained if s.lora_rank else 0)
+    weights = width * params / gathered + (4 * trained if s.lora_rank else 0) + job.shape.rotary_bytes
     on_host = s.offload == "params"
     yield Term(
         role=role,
         device_bytes=0 if on_host else weights,
-        formula="0: on the host" if on_host else f"{width} {symbol} / G" + (" + 4 A" if s.lora_rank else ""),
+        formula="0: on the host" if on_host else f"{width} {symbol} / G" + (" + 4 A" if s.lora_rank else "") + ROTARY,
     )
     if s.offload != "none":
         yield _on_host(job, trained)
     else:
         states = MOMENTS[s.optimizer] + (4 if mixed else 0)
+        held = states * trained / sharded
         formula = f"{states} A / {_divisor(s.zero_stage >= 1)}"
-        yield Term(role="optimizer", device_bytes=states * trained / sharded, formula=formula)
+        if s.train_engine == "torch" and not s.lora_rank:
+            held += 4 * job.shape.num_tensors(critic=role == "critic")
+            formula += " + 4 x tensors"  # each has a step counter
+        yield Term(role="optimizer", device_bytes=held, formula=formula)
         # plain torch forgets a gradient after its step; DeepSpeed keeps its buffers
         held_in = (update,) if s.train_engine == "torch" else PHASES
         grads, formula = _gradients(job, trained, mixed=mixed)
@@ -129,39 +135,41 @@ def _frozen(job: Job) -> Iterator[Term]:
     if job.reward_shape is not None:
         held.append(("reward_model", job.reward_shape.critic_params, "R"))
     for role, params, symbol in held:
-        size = width * params
+        size = width * params + job.shape.rotary_bytes
         if s.offload == "params":
             host = size / job.preset.nodes
             yield Term(role=role, device_bytes=0, host_bytes=host, formula=f"0: on the host, {width} {symbol} / nodes")
         else:
-            yield Term(role=role, device_bytes=size / shard, formula=f"{width} {symbol} / G")
+            yield Term(role=role, device_bytes=size / shard, formula=f"{width} {symbol} / G" + ROTARY)
 
 
 def _activations(job: Job) -> Iterator[Term]:
-    """What a micro-batch saves for its backward pass, or holds in passing."""
+    """What a micro-batch saves for its backward pass, and what passes beside it."""
     shape, w = job.shape, job.workload
     tokens, outputs = job.micro_rows * w.sequence_tokens, job.micro_rows * w.completion_tokens
-    saved, formula = saved_bytes(job, tokens)
-    logits = LOGIT_COPIES * 4 * outputs * shape.vocab
-    yield Term(
-        role="activations",
-        device_bytes=saved + logits,
-        formula=f"{formula} + {LOGIT_COPIES} x 4 n V",
-        phases=("update_policy",),
-    )
+    logits, head = 4 * outputs * shape.vocab, 0 if job.setting.lora_rank else 4 * shape.vocab * shape.hidden
+    saved, formula = saved_bytes(job, tokens, outputs)
+    again, again_formula = recomputed_bytes(job, tokens)
+    update: tuple[Phase, ...] = ("update_policy",)
+    yield Term(role="activations", device_bytes=saved + logits, formula=f"{formula} + 4 n V", phases=update)
+    beside = f"{LOGIT_COPIES} x 4 n V + 4 V h{again_formula}"
+    yield Term(role="temporaries", device_bytes=LOGIT_COPIES * logits + head + again, formula=beside, phases=update)
     if job.method.critic:
-        yield Term(role="activations", device_bytes=saved, formula=formula, phases=("update_critic",))
-    passing = BYTES[job.setting.dtype] * tokens * (4 * shape.hidden + 3 * inner_width(shape))
+        update = ("update_critic",)
+        yield Term(role="activations", device_bytes=saved, formula=formula, phases=update)
+        yield Term(role="temporaries", device_bytes=again, formula=again_formula.removeprefix(" + "), phases=update)
     # two copies of the logits: themselves and the exponentials of their log-sum
-    yield Term(
-        role="activations",
-        device_bytes=passing + 2 * 4 * outputs * shape.vocab,
-        formula="dtype x T (4 h + 3 I) + 2 x 4 n V",
-        phases=("logprobs",),
-    )
+    passing, formula = _passing(job, tokens, shape), "dtype x T (4 h + 3 I)"
+    size = passing + 2 * logits
+    yield Term(role="temporaries", device_bytes=size, formula=f"{formula} + 2 x 4 n V", phases=("logprobs",))
     if job.reward_shape is not None:
-        reward = BYTES[job.setting.dtype] * tokens * (4 * job.reward_shape.hidden + 3 * inner_width(job.reward_shape))
-        yield Term(role="activations", device_bytes=reward, formula="dtype x T (4 h + 3 I)", phases=("score",))
+        size = _passing(job, tokens, job.reward_shape)
+        yield Term(role="temporaries", device_bytes=size, formula=formula, phases=("score",))
+
+
+def _passing(job: Job, tokens: int, shape: ModelShape) -> int:
+    """Held by one layer of a forward pass that saves nothing."""
+    return BYTES[job.setting.dtype] * tokens * (4 * shape.hidden + 3 * inner_width(shape))
 
 
 def _rollout(job: Job) -> Iterator[Term]:
@@ -182,7 +190,7 @@ def _rollout(job: Job) -> Iterator[Term]:
     cache = width * tokens * shape.kv_width * shape.layers / split
     yield Term(role="kv_cache", device_bytes=cache, formula=f"{width} b S k L / {split}", phases=phases, pool=pool)
     yield Term(
-        role="activations",
+        role="temporaries",
         device_bytes=SAMPLER_BYTES * job.batch * shape.vocab,
         formula=f"{SAMPLER_BYTES} b V",
         phases=phases,
@@ -228,13 +236,11 @@ def fits(job: Job, held: Memory) -> bool:
 
 
 def weights_only(job: Job) -> dict[Role, int]:
-    """Weights of every model held, in the setting's dtype and in one copy: the usual first estimate."""
-    width = BYTES[job.setting.dtype]
-    roles: dict[Role, int] = {"policy": width * job.shape.params}
-    if job.method.critic:
-        roles["critic"] = width * job.shape.critic_params
-    if job.method.reference:
-        roles["reference"] = width * job.shape.params
-    if job.reward_shape is not None:
-        roles["reward_model"] = width * job.reward_shape.critic_params
-    return roles
+    """Weights of every model held, each of the policy's size: the usual first estimate, 2 bytes x P x models."""
+    held: dict[Role, bool] = {
+        "policy": True,
+        "critic": job.method.critic,
+        "reference": job.method.reference,
+        "reward_model": job.reward_shape is not None,
+    }
+    return {role: BYTES[job.setting.dtype] * job.shape.params for role, present in held.items() if present}

@@ -3,7 +3,7 @@
     compute     operations / (devices x peak x efficiency)
     decode      passes x max(operations / (t x peak x e), bytes / (t x bandwidth x e)) + tensor parallel's reductions,
                 where a pass reads the weights once (a mixture: the experts that b tokens are expected to touch) and the
-                cache of b rows at half their completion
+                cache of b rows at half their completion; launching kernels comes on top
     update      max(compute, communication of ZeRO and off-load) + the optimizer's own traffic
     sync        the policy's 16-bit weights over the link to each replica; 0 where the rollout engine shares them
     score       verdicts over the verifier's workers, and the reward model's forward pass
@@ -75,7 +75,8 @@ def rollout_seconds(job: Job, r: Rates) -> float:
     read = decode_bytes(job) + cached * BYTES[s.dtype]
     compute = work / (s.tensor_parallel * r.flops_per_s * e.decode_compute)
     traffic = read / (s.tensor_parallel * r.bytes_per_s * e.decode_bandwidth)
-    return prefill + passes * (max(compute, traffic) + _reductions(job))
+    launches = shape.layers * (e.hf_layer_s if s.rollout_engine == "hf" else e.vllm_layer_s)
+    return prefill + passes * (max(compute, traffic) + launches + _reductions(job))
 
 
 def decode_bytes(job: Job) -> float:

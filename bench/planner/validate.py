@@ -1,0 +1,195 @@
+"""`plan --validate RUNS`: prediction beside measurement, for each role and phase of recorded runs."""
+
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import pandas as pd
+from rich.console import Console
+
+from bench.planner import tables
+from bench.planner.job import Job, Method, Setting, Workload
+from bench.planner.memory import GIB, Memory, Role, memory
+from bench.planner.methods import of_algorithm
+from bench.planner.models import resolve
+from bench.planner.step_time import step_seconds
+from bench.presets import Preset, devices, load
+
+ROLES: tuple[Role, ...] = (
+    "policy", "critic", "reference", "reward_model", "gradients", "optimizer", "activations", "kv_cache",
+)  # fmt: skip
+Tree = dict[str, Any]
+Steps = list[Tree]
+MEASURED_PHASES = ("rollout", "logprobs", "update")
+LENGTHS = ("prompt/length_max", "completion/length_max")
+TIMES = ("rollout", "logprobs", "update")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Comparison:
+    """One figure of one run; what was not measured is None."""
+
+    run: str
+    what: str
+    unit: str
+    predicted: float | None
+    measured: float | None
+
+    @property
+    def error(self) -> float | None:
+        """Of the prediction, as a share of the measurement."""
+        if self.predicted is None or not self.measured:
+            return None
+        return self.predicted / self.measured - 1
+
+
+def report(runs: Sequence[Path], out: Path, *, quiet: bool) -> int:
+    """Print the comparison and write it as validation.{md,csv}.
+
+    Raises:
+        ValueError: a directory without a run's records, or a model that is not covered.
+    """
+    rows = [row for run in runs for row in compare(run)]
+    table = pd.DataFrame(
+        [
+            {
+                "run": row.run,
+                "what": row.what,
+                "unit": row.unit,
+                "predicted": row.predicted,
+                "measured": row.measured,
+                "error": None if row.error is None else f"{row.error:+.1%}",
+            }
+            for row in rows
+        ]
+    )
+    Console(quiet=quiet).print(tables.markdown(table), soft_wrap=True)
+    out.mkdir(parents=True, exist_ok=True)
+    (out / "validation.md").write_text(tables.markdown(table) + "\n")
+    table.to_csv(out / "validation.csv", index=False)
+    print(f"wrote {out / 'validation.md'}")
+    return 0
+
+
+def compare(run: Path) -> list[Comparison]:
+    """Roles, phases and times of one run, in that order."""
+    config, provenance, steps = _read(run, "config.json"), _read(run, "provenance.json"), _rows(run / "steps.jsonl")
+    job, rollout_job = jobs(config, provenance, steps)
+    held, rolled = memory(job), memory(rollout_job)
+    label = f"{config['arm']}, {config['model']}"
+
+    def largest(name: str) -> float | None:
+        found = [row[name] for row in steps if name in row]
+        return max(found) if found else None
+
+    rows: list[Comparison] = []
+    for role in ROLES:
+        source = rolled if role == "kv_cache" else held
+        predicted = max(roles.get(role, 0.0) for roles in source.phases.values())
+        measured = largest(f"memory/{role}_gib")
+        if predicted or measured:
+            rows.append(_gib(label, role, predicted, measured))
+    for phase in MEASURED_PHASES:
+        rows.append(_gib(label, f"peak of {phase}", _peak(phase, held, rolled), _measured_peak(phase, steps)))
+    seconds = step_seconds(job) or {}
+    for phase in TIMES:
+        times = [row[f"time/{phase}_s"] for row in steps if f"time/{phase}_s" in row]
+        measured = median(times) if times else None
+        rows.append(Comparison(run=label, what=f"{phase} time", unit="s", predicted=seconds[phase], measured=measured))
+    return rows
+
+
+def _peak(phase: str, held: Memory, rolled: Memory) -> float:
+    """Before the first update the optimizer has made no states; the update's peak has them."""
+    source = rolled if phase == "rollout" else held
+    absent = set[Role]() if phase == "update" else {"optimizer"}
+    sums = [
+        sum(size for role, size in roles.items() if role not in absent)
+        for (_, name), roles in source.phases.items()
+        if name.startswith(phase)
+    ]
+    return max(sums)
+
+
+def _measured_peak(phase: str, steps: Steps) -> float | None:
+    """Of the first step outside the update: an allocator keeps what a phase gave back, and later phases show it."""
+    name = f"memory/peak_gib/{phase}"
+    found = [row[name] for row in steps if name in row]
+    return None if not found else max(found) if phase == "update" else found[0]
+
+
+def _gib(run: str, what: str, predicted: float, measured: float | None) -> Comparison:
+    return Comparison(run=run, what=what, unit="GiB", predicted=predicted / GIB, measured=measured)
+
+
+def jobs(config: Tree, provenance: Tree, steps: Steps) -> tuple[Job, Job]:
+    """The run as a job with the lengths that were seen, and with whole budgets, which the cache has room for."""
+    preset = hardware(config, provenance, steps)
+    engine, location = config["engine"], provenance["model"]["location"]
+    prompt, completion = (int(max(row[name] for row in steps)) for name in LENGTHS)
+    job = Job(
+        model=config["model"],
+        shape=resolve(location if Path(location).exists() else config["model"]),
+        method=recorded_method(config),
+        workload=Workload(
+            prompt_tokens=prompt,
+            completion_tokens=max(2, completion),
+            samples_per_step=config["samples_per_step"],
+        ),
+        preset=preset,
+        setting=Setting(
+            train_engine="torch",
+            rollout_engine="hf",
+            dtype=engine["dtype"],
+            gradient_checkpointing=engine["gradient_checkpointing"],
+            micro_batch_tokens=engine["micro_batch_tokens"],
+            rollout_batch_size=engine["rollout_batch_size"],
+        ),
+    )
+    budget = config["sampling"]["max_new_tokens"]
+    return job, replace(job, workload=replace(job.workload, completion_tokens=budget))
+
+
+def recorded_method(config: Tree) -> Method:
+    """The algorithm's costs from its recorded settings."""
+    from algorithms import ALGORITHMS
+
+    name = config["algo_name"]
+    if name not in ALGORITHMS:
+        raise ValueError(f"algorithm {name!r} of the run is not one of {', '.join(ALGORITHMS)}")
+    return of_algorithm(name, ALGORITHMS[name](**config["algo"]), critic_epochs=config["critic"]["num_epochs"])
+
+
+def hardware(config: Tree, provenance: Tree, steps: Steps) -> Preset:
+    """The device that the run had, at the rate of the matrix product that the run measured on it."""
+    name = str(provenance["device"])
+    device = next((d for d in devices().values() if re.search(d.match, name)), devices()["cpu"])
+    preset = load("cpu") if device.name == "cpu" else replace(load("1xH200"), name=f"1x{device.name}", device=device)
+    first = steps[0]
+    if first.get("perf/mfu") and device.peak_tflops is not None:
+        rate = first["cost/flops"] / first["time/step_s"] / first["perf/mfu"] / 1e12
+        device = replace(device, peak_tflops=device.peak_tflops | {config["engine"]["dtype"]: rate})
+    return replace(preset, device=device)
+
+
+def _read(run: Path, name: str) -> Tree:
+    try:
+        return json.loads((run / name).read_text())
+    except (OSError, json.JSONDecodeError) as error:
+        raise ValueError(f"{run}: not a run directory: {name} cannot be read") from error
+
+
+def _rows(path: Path) -> Steps:
+    """The steps so far; a run that was killed may end in a torn line."""
+    if not path.is_file():
+        raise ValueError(f"{path.parent}: not a run directory: {path.name} cannot be read")
+    rows: Steps = [json.loads(line) for line in path.read_text().splitlines(keepends=True) if line.endswith("\n")]
+    if not rows:
+        raise ValueError(f"{path.parent}: {path.name} has no rows yet")
+    if missing := [name for name in LENGTHS if name not in rows[0]]:
+        raise ValueError(f"{path.parent}: its steps lack {missing[0]}: it was recorded by an older version")
+    return rows
