@@ -36,6 +36,7 @@ def _result(setting: Setting, arm: Arm) -> Row:
         "arm": text(arm.name),
         "algorithm": text(arm.algo),
         "runs": Cell(text=runs_in_words(arm), value=len(after)),
+        "problems": number(max(arm.values("final_num_problems").values(), default=None)),
         "before": percent(arm.mean("start_accuracy")),
         "after": percent(arm.mean("final_accuracy")),
         "gain": points(gain) if trained else text(""),
