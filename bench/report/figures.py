@@ -34,6 +34,7 @@ class Figure:
     def write(self, folder: Path) -> None:
         """`<name>.png` and `<name>.svg`."""
         self.canvas.savefig(folder / f"{self.name}.png", dpi=120)
+        self.canvas.set_layout_engine("none")  # laid out once: it is the dearer part of drawing
         self.canvas.savefig(folder / f"{self.name}.svg", metadata={"Date": None})
 
 
