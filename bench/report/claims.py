@@ -193,8 +193,8 @@ def practical_comparison(settings: Sequence[Setting], records: Records) -> Table
                     "aspect": text(aspect),
                     "claimed of PPO": text(ppo),
                     "claimed of GRPO": text(grpo),
-                    "measured here": text(words),
                     "verdict": text(verdict),
+                    "measured here": text(words),
                 }
             )
     note = (

@@ -1,7 +1,7 @@
 """Figures of cost: memory by role, time by phase, accuracy against cost."""
 
 from bench.report.costs import ROLES
-from bench.report.figures import Drawn, legend, looks, new, sizes, stacked
+from bench.report.figures import Drawn, counted_axis, legend, looks, new, sizes, stacked
 from bench.report.groups import Arm, Setting
 from bench.report.records import Records
 
@@ -68,7 +68,8 @@ def cost_accuracy(setting: Setting, records: Records) -> Drawn | None:
                 markeredgecolor="black",
                 label=f"{arm.name} (n={len(both)})",
             )
-        axes.set(xlabel=label, ylabel="test accuracy after training, %")
+        axes.set(xlabel=label, ylabel="test accuracy after training, %", xlim=(0, None))
+        counted_axis(axes)
     legend(canvas, panels[0])
     return (
         ("Accuracy against cost", f"A small marker a run, a large one the mean ({sizes(setting)}).", canvas)

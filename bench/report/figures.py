@@ -10,6 +10,7 @@ import matplotlib as mpl
 import numpy as np
 import seaborn as sns
 from matplotlib.figure import Figure as Canvas
+from matplotlib.ticker import EngFormatter, MaxNLocator
 from scipy import stats
 
 from bench.report.groups import Floats, Setting
@@ -42,6 +43,7 @@ class Figure:
 def style() -> Generator[None]:
     """Settings under which every figure is drawn."""
     quiet = {"svg.hashsalt": "bench", "axes.titlesize": "medium", "legend.frameon": False, "axes.titlelocation": "left"}
+    quiet |= {"grid.color": "0.92", "grid.linewidth": 0.8, "axes.edgecolor": "0.8", "axes.linewidth": 0.8}
     settings: Any = {**sns.axes_style("whitegrid"), **sns.plotting_context("notebook", font_scale=0.85), **quiet}
     with mpl.rc_context(settings):
         yield
@@ -91,11 +93,18 @@ def draw_band(axes: Axes, x: Floats, values: Floats, look: Look, label: str) -> 
     axes.fill_between(x, low, high, color=look.colour, alpha=0.2, linewidth=0)
 
 
+def counted_axis(axes: Axes, *, whole: bool = False) -> None:
+    """Ticks of the x axis as 20k, 1.2T; with `whole` at whole numbers only."""
+    if whole:
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    axes.xaxis.set_major_formatter(EngFormatter(sep=""))
+
+
 def legend(canvas: Canvas, axes: Axes) -> None:
     """One legend for the whole figure, below it."""
     handles, names = axes.get_legend_handles_labels()
     if handles:
-        columns = min(len(handles), 4)
+        columns = len(handles) if len(handles) <= 5 else 4
         canvas.legend(handles, names, loc="outside lower center", ncols=columns)
 
 

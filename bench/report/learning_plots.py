@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from bench.report.efficiency import curves, horizon_of
-from bench.report.figures import Axes, Drawn, draw_band, legend, looks, new, sizes
+from bench.report.figures import Axes, Drawn, counted_axis, draw_band, legend, looks, new, sizes
 from bench.report.groups import AXES, Arm, Floats, Setting
 from bench.report.records import Frame, Records
 
@@ -39,10 +39,11 @@ def learning_curves(setting: Setting, records: Records) -> Drawn | None:
         if (end := horizon_of(setting, found)) > 0:
             axes.axvline(end, color="0.6", linewidth=0.8)
         axes.set(xlabel=label, ylabel="accuracy, %")
+        counted_axis(axes)
     legend(canvas, panels[0])
     caption = (
         f"Accuracy during training, mean and 95% t interval over seeds ({sizes(setting)}); the grey line marks the "
-        "cost that every finished run reached. A cross marks where a run diverged."
+        "cost that every finished run reached. A cross marks where a run diverged; the mean goes on with the others."
     )
     return ("Learning curves", caption, canvas) if drawn else None
 
@@ -69,6 +70,7 @@ def training_metrics(setting: Setting, records: Records) -> Drawn | None:
                     axes, table.columns.to_numpy(float), table.to_numpy(float), look, f"{arm.name} (n={len(table)})"
                 )
         axes.set(xlabel="step", title=label)
+        counted_axis(axes, whole=True)
     for axes in panels[len(present) :]:
         axes.set_axis_off()
     legend(canvas, panels[0])
@@ -105,10 +107,12 @@ def critic(setting: Setting, records: Records) -> Drawn | None:
                 panels[1], np.array([float(c.rpartition("/")[2]) for c in positions]), late.to_numpy(float), look, ""
             )
     panels[0].set(xlabel="step", ylabel="explained variance of returns")
+    counted_axis(panels[0], whole=True)
     if positions:
-        panels[1].set(
-            xlabel="position in the completion, share of its length", ylabel="mean |V - return|, second half of the run"
-        )
+        panels[1].set(xlabel="position in the completion, share of its length", ylabel="mean |value - return|")
     legend(canvas, panels[0])
-    caption = "How well the critic predicts the return, before each update; mean and 95% t interval over seeds."
+    caption = (
+        "How well the critic predicts the return before each update, and by position over the second half of the run; "
+        f"mean and 95% t interval over seeds ({sizes(setting)})."
+    )
     return ("The critic", caption, canvas) if drawn else None

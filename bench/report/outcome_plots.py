@@ -94,7 +94,7 @@ def sweep(setting: Setting, records: Records) -> Drawn | None:
             marker="os^D"[i % 4],
             capsize=4,
             color=palette[i % 10],
-            label=algo,
+            label=f"{algo} (n={min(e.n for _, e in known)} a point)",
         )
     values = [x for _, points in found.values() for x, _ in points]
     if min(values) > 0 and max(values) / min(values) >= 8:
