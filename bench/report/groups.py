@@ -196,9 +196,13 @@ def curve(evals: Frame, axis: str) -> dict[str, tuple[Floats, Floats]]:
     x = AXES[axis][0]
     if evals.empty or x not in evals:
         return {}
+    rows = evals[["path", "step", "split", x, "accuracy"]].dropna().sort_values(["path", "step"])
+    paths, validation = rows["path"].astype(str).to_numpy(), (rows["split"] == "validation").to_numpy()
+    xs, ys = rows[x].to_numpy(float), rows["accuracy"].to_numpy(float)
+    starts = np.flatnonzero(np.append(True, paths[1:] != paths[:-1])) if len(rows) else np.array([], int)
     found: dict[str, tuple[Floats, Floats]] = {}
-    for path, rows in evals.dropna(subset=[x]).sort_values("step").groupby("path", observed=True):
-        validation = rows[rows["split"] == "validation"]
-        used = validation if len(validation) > 1 else rows[rows["split"] == "test"]
-        found[str(path)] = used[x].to_numpy(float), used["accuracy"].to_numpy(float)
+    for start, end in zip(starts, [*starts[1:], len(rows)], strict=True):
+        followed = validation[start:end]
+        used = followed if followed.sum() > 1 else ~followed
+        found[str(paths[start])] = xs[start:end][used], ys[start:end][used]
     return found
