@@ -4,9 +4,9 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from bench.report.groups import AXES, Floats, Setting, curve, differ
+from bench.report.groups import AXES, Floats, Setting, curve, differ, own_task
 from bench.report.records import Records
-from bench.report.results import adjust, pairs, verdict
+from bench.report.results import adjust, lost, pairs, verdict
 from bench.report.tables import Cell, Row, Table, number, percent, points, quantity, text
 from bench.stats import Estimate, estimate, first_reached, mean_height, restricted_times, time_to_target, value_at
 
@@ -19,7 +19,7 @@ def curves(setting: Setting, records: Records, axis: str) -> dict[str, Curves]:
     """Arm -> its finished runs' curves."""
     wanted = {path: (arm.name, seed) for arm in setting.arms for path, seed in setting.paths(arm).items()}
     found: dict[str, Curves] = {arm.name: {} for arm in setting.arms}
-    mine = records.evals[records.evals["path"].isin(wanted)]
+    mine = own_task(records.evals[records.evals["path"].isin(wanted)], records.runs.set_index("path")["task"])
     for path, (x, y) in curve(mine, axis).items():
         name, seed = wanted[path]
         if len(x) > 1:
@@ -124,10 +124,10 @@ def _equal_cost(
                 "setting": text(setting.label),
                 "cost in": text(label),
                 "arms": text(f"{a.name} - {b.name}"),
+                "verdict": text(verdict(a.name, b.name, d, p) + lost(a, b)),
                 "accuracy there": points(d),
                 "mean accuracy": points(differ(height[a.name], height[b.name])),
                 "cost saved": quantity(_saved(times[a.name], times[b.name], end)),
-                "verdict": text(verdict(a.name, b.name, d, p)),
             }
         )
     return rows

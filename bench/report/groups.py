@@ -152,7 +152,9 @@ def _from_evals(evals: Frame, task: Frame) -> Frame:
         if c in test
     ]
     by_run = test.groupby("path", observed=True)[wanted]
-    return by_run.first().add_prefix("start_").join(by_run.last().add_prefix("final_"))
+    out = by_run.first().add_prefix("start_").join(by_run.last().add_prefix("final_"))
+    out["accuracy_drawdown"] = _drawdown(evals[evals["split"] == "validation"].sort_values("step"), "accuracy")
+    return out
 
 
 def _from_steps(steps: Frame) -> Frame:
@@ -164,7 +166,11 @@ def _from_steps(steps: Frame) -> Frame:
     def has(names: Sequence[str]) -> list[str]:
         return [name for name in names if name in steps]
 
-    means = [c for c in steps if c.startswith(("time/", "perf/", "verifier/", "completion/", "memory/", "reward/"))]
+    means = [
+        c
+        for c in steps
+        if c.startswith(("time/", "perf/", "verifier/", "completion/", "memory/", "reward/", "actor/adv"))
+    ]
     out = by_run[has(LAST)].last().join(by_run[means].mean().add_prefix("mean:"))
     out = out.join(by_run[has(MAXIMA)].max().add_prefix("max:"))
     peaks = [c for c in steps if c.startswith("memory/")]
@@ -175,9 +181,14 @@ def _from_steps(steps: Frame) -> Frame:
     if "stability/nonfinite" in steps:
         out["nonfinite"] = by_run["stability/nonfinite"].sum()
     if "reward/mean" in steps:
-        fall = by_run["reward/mean"].cummax() - steps["reward/mean"]
-        out["drawdown"] = fall.groupby(steps["path"], observed=True).max()
+        out["reward_drawdown"] = _drawdown(steps, "reward/mean")
     return out.copy()
+
+
+def _drawdown(rows: Frame, column: str) -> Frame:
+    """The deepest fall from the best so far, run by run."""
+    fall = rows.groupby("path", observed=True)[column].cummax() - rows[column]
+    return fall.groupby(rows["path"], observed=True).max()
 
 
 def curve(evals: Frame, axis: str) -> dict[str, tuple[Floats, Floats]]:
@@ -185,9 +196,13 @@ def curve(evals: Frame, axis: str) -> dict[str, tuple[Floats, Floats]]:
     x = AXES[axis][0]
     if evals.empty or x not in evals:
         return {}
+    rows = evals[["path", "step", "split", x, "accuracy"]].dropna().sort_values(["path", "step"])
+    paths, validation = rows["path"].astype(str).to_numpy(), (rows["split"] == "validation").to_numpy()
+    xs, ys = rows[x].to_numpy(float), rows["accuracy"].to_numpy(float)
+    starts = np.flatnonzero(np.append(True, paths[1:] != paths[:-1])) if len(rows) else np.array([], int)
     found: dict[str, tuple[Floats, Floats]] = {}
-    for path, rows in evals.dropna(subset=[x]).sort_values("step").groupby("path", observed=True):
-        validation = rows[rows["split"] == "validation"]
-        used = validation if len(validation) > 1 else rows[rows["split"] == "test"]
-        found[str(path)] = used[x].to_numpy(float), used["accuracy"].to_numpy(float)
+    for start, end in zip(starts, [*starts[1:], len(rows)], strict=True):
+        followed = validation[start:end]
+        used = followed if followed.sum() > 1 else ~followed
+        found[str(paths[start])] = xs[start:end][used], ys[start:end][used]
     return found

@@ -18,8 +18,9 @@ def stability(settings: Sequence[Setting]) -> Table:
         note=(
             "Diverged: a loss or gradient was not finite. Collapsed: entropy fell below a tenth of its first value. "
             "Ended below its start: test accuracy. KL (to the policy before the update) and gradient norm: the largest "
-            "of a run, then mean and largest over runs. Drawdown: the deepest fall of the mean reward from its best so far. "
-            "Length drift: last step's mean completion length over the first's. Spread: standard deviation over seeds."
+            "of a run, then mean and largest over runs. Drawdown: the deepest fall from the best so far, of the step's "
+            "mean reward and of validation accuracy. Length drift: last step's mean completion length over the "
+            "first's. Spread: standard deviation over seeds."
         ),
         rows=rows,
     )
@@ -43,7 +44,8 @@ def _stability(setting: Setting, arm: Arm) -> Row:
         "largest gradient norm": quantity(arm.mean(norm)),
         "worst gradient norm": number(max(arm.values(norm).values(), default=None)),
         "entropy kept": percent(estimate(entropy)) if entropy else text(""),
-        "reward drawdown": quantity(arm.mean("drawdown")),
+        "reward drawdown": quantity(arm.mean("reward_drawdown")),
+        "accuracy drawdown": percent(arm.mean("accuracy_drawdown")),
         "length drift": quantity(estimate(length)) if length else text(""),
         "spread of accuracy, points": spread(list(final.values())),
         "groups without signal, %": percent(arm.mean("mean:reward/frac_zero_std_groups")),
@@ -84,3 +86,10 @@ def verifier(settings: Sequence[Setting]) -> Table:
     ]
     note = "Percent of the completions sampled in training, mean over steps, then over runs. Reward is not correctness."
     return Table(name="verifier", title="Verifier and completions", note=note, rows=rows)
+
+
+def broken(arm: Arm) -> int:
+    """Runs that diverged or ended below their start."""
+    start, final = arm.values("start_accuracy"), arm.values("final_accuracy")
+    diverged = set(arm.runs.index[arm.runs["status"] == "diverged"])
+    return len(diverged | {seed for seed in final if seed in start and final[seed] < start[seed]})

@@ -110,7 +110,9 @@ def provenance(settings: Sequence[Setting]) -> Table:
                     "versions": _all(found, lambda p: ", ".join(f"{k} {v}" for k, v in p.get("versions", {}).items())),
                     "data (test)": _all(found, lambda p: _data(p, "test")),
                     "data (train)": _all(found, lambda p: _data(p, "train")),
-                    "prompt": _all(found, lambda p: str(p.get("prompt_sha256", ""))[:8]),
+                    "prompt": _all(
+                        found, lambda p: str((p.get("data") or {}).get("test", {}).get("template_sha256", ""))[:8]
+                    ),
                     "checkpoint tested": text(str((arm.config.get("eval") or {}).get("checkpoint", ""))),
                     "first run": text(str(arm.runs["started_at"].min())),
                     "unsandboxed": _all(found, lambda p: "yes" if p.get("allow_unsandboxed") else ""),

@@ -139,7 +139,8 @@ def data_label(task: str, data: Json) -> str:
 
 def _setting_key(config: Json, provenance: Json) -> str:
     """What must be equal for two runs to be compared: data, model, budget, evaluation, hardware preset."""
-    data = {split: part.get("sha256") for split, part in (provenance.get("data") or {}).items()}
+    parts = (provenance.get("data") or {}).items()
+    data = {split: (part.get("sha256"), part.get("template_sha256")) for split, part in parts}
     names = {key: config.get(key) for key in ("task_name", "model", "budget", "eval", "preset")}
     return json.dumps(names | {"data": data, "preset": provenance.get("preset")}, sort_keys=True)
 

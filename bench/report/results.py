@@ -36,13 +36,14 @@ def _result(setting: Setting, arm: Arm) -> Row:
         "arm": text(arm.name),
         "algorithm": text(arm.algo),
         "runs": Cell(text=runs_in_words(arm), value=len(after)),
+        "problems": number(max(arm.values("final_num_problems").values(), default=None)),
+        "in words": text(gain_in_words(gain) if trained else "not evaluated after training"),
         "before": percent(arm.mean("start_accuracy")),
         "after": percent(arm.mean("final_accuracy")),
         "gain": points(gain) if trained else text(""),
         "sampled, after": percent(arm.mean("final_sampled_accuracy")),
         "well-formed, after": percent(arm.mean("final_format_frac")),
         "cut off, after": percent(arm.mean("final_truncated_frac")),
-        "in words": text(gain_in_words(gain) if trained else "not evaluated after training"),
     }
 
 
@@ -110,6 +111,7 @@ def _comparison(
     return {
         "setting": text(setting.label),
         "arms": text(f"{a.name} - {b.name}"),
+        "verdict": text(verdict(a.name, b.name, difference, p) + lost(a, b)),
         "by seed": points(difference),
         "n": text("" if difference is None else _sizes(difference)),
         "p (Holm)": number(p, 2),
@@ -117,7 +119,6 @@ def _comparison(
         "by problem": points(problem_difference(setting, a, b, records)),
         "P(first beats second)": percent(improvement),
         **_robust(first, second),
-        "verdict": text(verdict(a.name, b.name, difference, p) + _lost(a, b)),
     }
 
 
@@ -161,7 +162,8 @@ def verdict(a: str, b: str, difference: Difference | None, p: float | None) -> s
     return f"no detectable difference at n={min(difference.n)} ({detectable}){after}"
 
 
-def _lost(*arms: Arm) -> str:
+def lost(*arms: Arm) -> str:
+    """Which runs ended early or gave no result, in brackets; empty when all is well."""
     words = [
         f"{arm.name}: {arm.count('diverged')} of {len(arm.runs)} diverged" for arm in arms if arm.count("diverged")
     ]

@@ -112,7 +112,7 @@ def interval(
         return Cell(text=MISSING)
     form = f"{'+' if signed else ''}.{digits}f"
     shown = f"{mean * scale:{form}}"
-    if low is not None and high is not None:
+    if low is not None and high is not None and high > low:
         shown += f" [{low * scale:{form}}, {high * scale:{form}}]"
     return Cell(text=shown, value=mean, low=low, high=high)
 
@@ -122,6 +122,7 @@ def quantity(value: Estimate | None, digits: int = 3) -> Cell:
     if value is None or not np.isfinite(value.mean):
         return Cell(text=MISSING)
     shown = number(value.mean, digits).text
-    if value.low is not None and value.high is not None and value.high > value.low:
-        shown += f" [{number(value.low, digits).text}, {number(value.high, digits).text}]"
+    ends = [number(end, digits).text for end in (value.low, value.high) if end is not None]
+    if len(set(ends)) == 2:
+        shown += f" [{', '.join(ends)}]"
     return Cell(text=shown, value=value.mean, low=value.low, high=value.high)

@@ -1,0 +1,35 @@
+"""Every figure that the records can fill."""
+
+from collections.abc import Callable, Sequence
+
+from bench.report.cost_plots import cost_accuracy, memory_by_role, step_time
+from bench.report.figures import Drawn, Figure, style
+from bench.report.groups import Setting
+from bench.report.learning_plots import critic, learning_curves, training_metrics
+from bench.report.outcome_plots import differences, seeds, sweep
+from bench.report.records import Records
+
+
+def draw(settings: Sequence[Setting], records: Records, reference: str | None) -> list[Figure]:
+    """Figures of each setting, in the order in which they are read."""
+    kinds: dict[str, Callable[[Setting, Records], Drawn | None]] = {
+        "learning": learning_curves,
+        "seeds": seeds,
+        "differences": lambda s, r: differences(s, r, reference),
+        "sweep": sweep,
+        "cost_accuracy": cost_accuracy,
+        "step_time": step_time,
+        "memory": memory_by_role,
+        "training": training_metrics,
+        "critic": critic,
+    }
+    figures: list[Figure] = []
+    with style():
+        for number, setting in enumerate(settings, start=1):
+            for name, make in kinds.items():
+                if (drawn := make(setting, records)) is not None:
+                    title, caption, canvas = drawn
+                    canvas.suptitle(f"{title}: {setting.label}", x=0.01, ha="left", fontsize="medium")
+                    stem = name if len(settings) == 1 else f"{name}-{number}"
+                    figures.append(Figure(name=stem, title=f"{title}: {setting.label}", caption=caption, canvas=canvas))
+    return figures

@@ -1,0 +1,118 @@
+"""Figures of learning: accuracy along each cost, training metrics by step, the critic."""
+
+from typing import Any
+
+import numpy as np
+
+from bench.report.efficiency import curves, horizon_of
+from bench.report.figures import Axes, Drawn, counted_axis, draw_band, legend, looks, new, sizes
+from bench.report.groups import AXES, Arm, Floats, Setting
+from bench.report.records import Frame, Records
+
+TRAINING = {
+    "reward/mean": "mean reward",
+    "actor/kl": "KL to the policy before the update",
+    "actor/entropy": "entropy, nats a token",
+    "completion/length_mean": "completion length, tokens",
+    "actor/clip_frac": "clipped share of tokens",
+    "reward/frac_zero_std_groups": "share of groups without signal",
+}
+GRID = 60  # points at which runs of unequal steps are averaged
+
+
+def learning_curves(setting: Setting, records: Records) -> Drawn | None:
+    """Accuracy against samples, tokens, seconds and FLOPs."""
+    canvas, panels = new(2, 2, 7)
+    drawn = False
+    for axes, (axis, (_, label)) in zip(panels, AXES.items(), strict=True):
+        found = curves(setting, records, axis)
+        for name, look in looks(setting).items():
+            if name not in found:
+                continue
+            runs = found[name].values()
+            end = max(float(x[-1]) for x, _ in runs)
+            grid = np.linspace(max(float(x[0]) for x, _ in runs), end, GRID)
+            heights = np.array([np.interp(grid, x, y, left=np.nan, right=np.nan) for x, y in runs])
+            draw_band(axes, grid, 100 * heights, look, f"{name} (n={len(heights)})")
+            _mark_lost(axes, setting, name, found[name], look.colour)
+            drawn = True
+        if (end := horizon_of(setting, found)) > 0:
+            axes.axvline(end, color="0.6", linewidth=0.8)
+        axes.set(xlabel=label, ylabel="accuracy, %")
+        counted_axis(axes)
+    legend(canvas, panels[0])
+    caption = (
+        f"Accuracy during training, mean and 95% t interval over seeds ({sizes(setting)}); the grey line marks the "
+        "cost that every finished run reached. A cross marks where a run diverged; the mean goes on with the others."
+    )
+    return ("Learning curves", caption, canvas) if drawn else None
+
+
+def _mark_lost(axes: Axes, setting: Setting, name: str, found: dict[int, tuple[Floats, Floats]], colour: Any) -> None:  # noqa: ANN401
+    arm = next(arm for arm in setting.arms if arm.name == name)
+    for seed in arm.runs.index[arm.runs["status"] == "diverged"]:
+        if seed in found:
+            x, y = found[seed]
+            axes.plot(x[-1], 100 * y[-1], "X", color=colour, markersize=9, markeredgecolor="black")
+
+
+def training_metrics(setting: Setting, records: Records) -> Drawn | None:
+    """KL, entropy, length, clip fraction and zero-variance groups, step by step."""
+    present = {name: label for name, label in TRAINING.items() if name in records.steps}
+    if not present:
+        return None
+    canvas, panels = new(2, 3, 6)
+    for axes, (name, label) in zip(panels, present.items(), strict=False):
+        for arm, look in zip(setting.arms, looks(setting).values(), strict=True):
+            table = _by_step(setting, arm, records.steps, name)
+            if len(table):
+                draw_band(
+                    axes, table.columns.to_numpy(float), table.to_numpy(float), look, f"{arm.name} (n={len(table)})"
+                )
+        axes.set(xlabel="step", title=label)
+        counted_axis(axes, whole=True)
+    for axes in panels[len(present) :]:
+        axes.set_axis_off()
+    legend(canvas, panels[0])
+    caption = f"Training metrics by step, mean and 95% t interval over seeds ({sizes(setting)})."
+    return "Training metrics", caption, canvas
+
+
+def _by_step(setting: Setting, arm: Arm, steps: Frame, name: str) -> Frame:
+    """(runs, steps) of one metric, without the runs that do not have it."""
+    part = steps.loc[steps["path"].isin(setting.paths(arm)), ["path", "step", name]].dropna()
+    return part.assign(path=part["path"].astype(str)).pivot_table(index="path", columns="step", values=name)
+
+
+def critic(setting: Setting, records: Records) -> Drawn | None:
+    """Explained variance by step, and the error by position in the completion."""
+    steps = records.steps
+    if "critic/explained_variance" not in steps:
+        return None
+    positions = sorted(
+        (c for c in steps if c.startswith("critic/error_at/")), key=lambda c: float(c.rpartition("/")[2])
+    )
+    canvas, panels = new(1, 2 if positions else 1, 3.6)
+    drawn = False
+    for arm, look in zip(setting.arms, looks(setting).values(), strict=True):
+        table = _by_step(setting, arm, steps, "critic/explained_variance")
+        if not len(table):
+            continue
+        drawn = True
+        draw_band(panels[0], table.columns.to_numpy(float), table.to_numpy(float), look, f"{arm.name} (n={len(table)})")
+        if positions:
+            part = steps[steps["path"].isin(setting.paths(arm))]
+            late = part[part["step"] > part["step"].max() / 2].groupby("path", observed=True)[positions].mean()
+            draw_band(
+                panels[1], np.array([float(c.rpartition("/")[2]) for c in positions]), late.to_numpy(float), look, ""
+            )
+    panels[0].set(xlabel="step", ylabel="explained variance of returns")
+    counted_axis(panels[0], whole=True)
+    if positions:
+        panels[1].set(xlabel="position in the completion, share of its length", ylabel="mean |value - return|")
+    legend(canvas, panels[0])
+    caption = (
+        "How well the critic predicts the return before each update, and by position over the second half of the run; "
+        f"mean and 95% t interval over seeds ({sizes(setting)})."
+    )
+    return ("The critic", caption, canvas) if drawn else None

@@ -1,0 +1,128 @@
+"""Figures of outcomes: seed by seed, differences between arms, sweeps over a number."""
+
+import numpy as np
+import seaborn as sns
+
+from bench.report.figures import Drawn, looks, new, sizes
+from bench.report.groups import Arm, Setting, differ
+from bench.report.listing import flatten
+from bench.report.records import Records, pd
+from bench.report.results import pairs
+
+
+def seeds(setting: Setting, records: Records) -> Drawn | None:
+    """Every run's final accuracy."""
+    rows = [
+        {"arm": arm.name, "accuracy": 100 * value, "seed": seed}
+        for arm in setting.arms
+        for seed, value in arm.values("final_accuracy").items()
+    ]
+    if not rows:
+        return None
+    canvas, (axes,) = new(1, 1, 1.6 + 0.55 * len(setting.arms))
+    palette = {name: look.colour for name, look in looks(setting).items()}
+    frame = pd.DataFrame(rows)
+    sns.stripplot(
+        frame, x="accuracy", y="arm", hue="arm", palette=palette, ax=axes, size=7, alpha=0.65, jitter=0.12, legend=False
+    )
+    for y, arm in enumerate(frame["arm"].unique()):
+        found = next(a for a in setting.arms if a.name == arm).mean("final_accuracy")
+        if found is not None and found.low is not None and found.high is not None:
+            axes.plot([100 * found.low, 100 * found.high], [y + 0.3] * 2, color="black", linewidth=2)
+            axes.plot(100 * found.mean, y + 0.3, "|", color="black", markersize=12, markeredgewidth=2)
+    starts = [value for arm in setting.arms for value in arm.values("start_accuracy").values()]
+    if starts:
+        axes.axvline(100 * float(np.mean(starts)), color="0.5", linestyle=":", label="before training")
+        axes.legend(loc="best")
+    axes.set(xlabel="test accuracy after training, %", ylabel="")
+    caption = f"Final accuracy of every run (a dot a seed); bar: mean with 95% t interval ({sizes(setting)})."
+    return "Seed by seed", caption, canvas
+
+
+def differences(setting: Setting, records: Records, reference: str | None) -> Drawn | None:
+    """Pairwise differences with intervals."""
+    found = [
+        (f"{a.name} - {b.name}", differ(a.values("final_accuracy"), b.values("final_accuracy")))
+        for a, b in pairs(setting, reference)
+    ]
+    known = [(name, d) for name, d in found if d is not None and d.low is not None and d.high is not None]
+    if not known:
+        return None
+    canvas, (axes,) = new(1, 1, 1.4 + 0.4 * len(known))
+    for y, (_, d) in enumerate(known):
+        assert d.low is not None
+        assert d.high is not None
+        axes.errorbar(
+            100 * d.mean,
+            y,
+            xerr=[[100 * (d.mean - d.low)], [100 * (d.high - d.mean)]],
+            fmt="o",
+            color="black",
+            capsize=4,
+        )
+    axes.axvline(0, color="0.5", linestyle=":")
+    axes.set_yticks(range(len(known)), [f"{name} (n={min(d.n)})" for name, d in known])
+    axes.set_ylim(len(known) - 0.5, -0.5)
+    axes.set(xlabel="difference of test accuracy, points")
+    caption = "Differences by seed with 95% intervals, not corrected for their number; the verdicts in the table are."
+    return "Differences between arms", caption, canvas
+
+
+def sweep(setting: Setting, records: Records) -> Drawn | None:
+    """Final accuracy over a number in which the arms of one algorithm differ (group size, KL coefficient, ...)."""
+    found = swept(setting)
+    if not found:
+        return None
+    field = next(iter(found.values()))[0]
+    canvas, (axes,) = new(1, 1, 4)
+    palette = sns.color_palette("colorblind", 10)
+    for i, (algo, (_, points)) in enumerate(found.items()):
+        known = [(x, e) for x, arm in points if (e := arm.mean("final_accuracy")) is not None]
+        x = [x for x, _ in known]
+        low, high = (
+            [
+                100 * ((end if end is not None else e.mean) - e.mean)
+                for _, e in known
+                for end in [e.low if side else e.high]
+            ]
+            for side in (1, 0)
+        )
+        axes.errorbar(
+            x,
+            [100 * e.mean for _, e in known],
+            yerr=np.abs([low, high]),
+            marker="os^D"[i % 4],
+            capsize=4,
+            color=palette[i % 10],
+            label=f"{algo} (n={min(e.n for _, e in known)} a point)",
+        )
+    values = [x for _, points in found.values() for x, _ in points]
+    if min(values) > 0 and max(values) / min(values) >= 8:
+        axes.set_xscale("log", base=2 if all(v == int(v) for v in values) else 10)
+        axes.set_xticks(sorted(set(values)), [f"{v:g}" for v in sorted(set(values))])
+    axes.set(xlabel=field, ylabel="test accuracy after training, %")
+    axes.legend()
+    return f"Over {field}", f"Mean and 95% t interval over seeds ({sizes(setting)}).", canvas
+
+
+def swept(setting: Setting) -> dict[str, tuple[str, list[tuple[float, Arm]]]]:
+    """Algorithm -> the one number in which its arms (three or more) differ, and the arms by it."""
+    found: dict[str, tuple[str, list[tuple[float, Arm]]]] = {}
+    for algo in dict.fromkeys(arm.algo for arm in setting.arms):
+        arms = [arm for arm in setting.arms if arm.algo == algo]
+        configs = [flatten(arm.config) for arm in arms]
+        fields = [
+            f for f in configs[0] if f not in ("arm", "name", "seed", "out") and len({c.get(f) for c in configs}) > 1
+        ]
+        if len(arms) < 3 or len(fields) != 1 or not all(_numeric(c.get(fields[0])) for c in configs):
+            continue
+        points = [(float(config[fields[0]]), arm) for config, arm in zip(configs, arms, strict=True)]
+        found[algo] = fields[0], sorted(points, key=lambda point: point[0])
+    return found
+
+
+def _numeric(value: str | None) -> bool:
+    try:
+        return value is not None and np.isfinite(float(value))
+    except ValueError:
+        return False
