@@ -7,7 +7,7 @@ MAX_LENGTH = 200  # of an expression; also bounds the depth of the recursion
 _LATEX = re.compile(r"\\[dtc]?frac\s*\{([^{}]*)\}\s*\{([^{}]*)\}")
 _TOKEN = re.compile(r"\s*(?:([0-9]{1,12})|([-+*/()]))")
 _SPELT = {"\\times": "*", "\\cdot": "*", "\\div": "/", "\u00d7": "*", "\u00b7": "*", "\u00f7": "/", "\u2212": "-"}
-_SPELT |= {"\\left": "", "\\right": "", "\\,": " ", "$": "", "[": "(", "]": ")"}
+_DROPPED = {"\\left": "", "\\right": "", "\\,": " ", "$": "", "[": "(", "]": ")"}
 
 
 def evaluate(text: str) -> tuple[Fraction, list[int]]:
@@ -16,7 +16,7 @@ def evaluate(text: str) -> tuple[Fraction, list[int]]:
     Raises:
         ValueError: "unparseable", "division by zero", or "false equation".
     """
-    for spelt, sign in _SPELT.items():
+    for spelt, sign in (_SPELT | _DROPPED).items():
         text = text.replace(spelt, sign)
     left, equals, right = _LATEX.sub(r"((\1)/(\2))", text).partition("=")
     value, used = _Parser(left).whole()

@@ -1,17 +1,18 @@
 r"""Competition mathematics: MATH (arXiv:2103.03874), trained on its 7,500 and tested on MATH-500 (arXiv:2305.20050).
 
-    {"problem": "Convert the point $(0,3)$ ... to polar coordinates. ...", "answer": "\\left( 3, \\frac{\\pi}{2} \\right)",
-     "subject": "Precalculus", "level": 2}
+    {"problem": "Convert the point $(0,3)$ in rectangular coordinates to polar coordinates. ...",
+     "answer": "\\left( 3, \\frac{\\pi}{2} \\right)", "subject": "Precalculus", "level": 2}
 
 The gold is `answer`, else `final_answer`, else the last box of `solution`. How it is compared: docs/verifier.md.
 """
 
 import random
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from tasks import answers, competition_rows
+from tasks import answers, competition_rows, latex, workers
 from tasks.core import DataError, Problem, Score, Split
 from tasks.dataset import DataTask, Hub, Item, Template, split_rows
 from tasks.sources import Row, text_field
@@ -36,10 +37,25 @@ class CompetitionMath(DataTask):
 
     def item(self, row: Row, place: str) -> Item:
         question = text_field(row, place, "problem")
-        meta = {name: str(row[name]) for name in ("level", "subject", "type") if name in row}
+        named = {"level": row.get("level"), "subject": row.get("subject", row.get("type"))}
+        meta = {name: str(value).removeprefix("Level ") for name, value in named.items() if value is not None}
         if "answer" in row or "final_answer" in row:
             return Item(question=question, gold=text_field(row, place, "answer", "final_answer").strip(), meta=meta)
         box = answers.last_box(text_field(row, place, "solution"))
         if box is None:
             raise DataError(f"{place}: the solution has no \\boxed{{}}")
         return Item(question=question, gold=box, meta=meta)
+
+    def unusable(self, golds: Sequence[str]) -> Mapping[str, str]:
+        with ThreadPoolExecutor(workers.MAX_WORKERS) as threads:
+            different = sorted(set(golds))
+            reasons = zip(different, threads.map(latex.unusable, different), strict=True)
+        return {gold: reason for gold, reason in reasons if reason is not None}
+
+    def score(self, problem: Problem, completion: str) -> Score:
+        reading = answers.read(completion, think_opened=self.think_opened, markers=False)
+        if not reading.text:
+            return answers.score(reading, self.weights, correct=False, answer=None, error="no-answer")
+        found = latex.compare(problem.reference, reading.text)
+        ruled = replace(reading, rule=f"{reading.rule}/{found.rule}")
+        return answers.score(ruled, self.weights, correct=found.equal, answer=reading.text, error=found.error)

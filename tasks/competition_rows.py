@@ -1,6 +1,6 @@
 r"""Small competition-style problems of our own, in MATH's row format, with answers in LaTeX.
 
-Short on purpose: a question of about 20 words, one or two steps, numbers mostly below 50. Seven subjects, named as in MATH.
+Short on purpose: a question of some 10 words, one or two steps, numbers mostly below 50. Subjects are named as in MATH.
 """
 
 import random

@@ -1,12 +1,13 @@
 """Logic puzzles, made and judged by reasoning-gym, which also opens its other tasks as `rg:NAME`.
 
-A row is one of the library's entries: {"question", "answer", "metadata": {"source_dataset": "aiw", ...}}; the hub source
+A row is one of the library's entries: {"question", "answer", "metadata": {"source_dataset": "aiw", ...}}. The hub source
 is the knights-and-knaves set of arXiv:2410.23123. An answer is right where the library's own judge gives full marks.
 """
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, make_dataclass
+from functools import cache
 from typing import Any, ClassVar
 
 from tasks import answers, puzzles, workers
@@ -54,6 +55,18 @@ class Logic(DataTask):
         verdict = workers.call("tasks.puzzles:grade", problem.reference, reading.text)
         correct = verdict.value is not None and verdict.value >= 1
         return answers.score(reading, self.weights, correct=correct, answer=reading.text, error=verdict.error)
+
+
+@cache
+def puzzle_task(name: str) -> type[Logic]:
+    """The task `rg:NAME`: one of reasoning-gym's own, at its default settings unless `settings` says otherwise.
+
+    Raises:
+        DataError: reasoning-gym has no such task.
+    """
+    puzzle = puzzles.known(name.removeprefix("rg:"))
+    fields = [("puzzles", tuple[str, ...], field(default=(puzzle,)))]
+    return make_dataclass(name, fields, bases=(Logic,), namespace={"NAME": name}, frozen=True, kw_only=True)
 
 
 def _setting(text: str) -> tuple[str, Any]:

@@ -68,6 +68,14 @@ def number_in(text: str) -> Fraction | None:
     return found[0].value
 
 
+def plain_number(text: str) -> Fraction | None:
+    """The value of a text that is a number and nothing else; currency and percent signs apart."""
+    text = clean(text)
+    found = list(_numbers(text, alone=True))
+    alone = len(found) == 1 and not (text[: found[0].start] + text[found[0].end :]).strip()
+    return found[0].value if alone else None
+
+
 def first_number(text: str) -> Fraction | None:
     """The number that a line begins with (after signs, currency, markup)."""
     text = clean(text)
@@ -88,7 +96,7 @@ def clean(text: str) -> str:
     text = _FRACTION.sub(lambda m: f" {m[1] or m[2]}/{m[3] or m[4]} ", text.translate(_MINUS))
     text = text.replace("{,}", ",").replace("\\{", " ").replace("\\}", " ")
     text = _SYMBOL.sub("", _SPACE.sub(" ", _WRAPPER.sub(" ", text)))
-    return _POWER.sub(r"^\1 ", text).replace("{", " ").replace("}", " ")
+    return re.sub(r" {2,}", " ", _POWER.sub(r"^\1 ", text).replace("{", " ").replace("}", " "))
 
 
 def _numbers(text: str, *, alone: bool) -> Iterator[Found]:

@@ -27,14 +27,10 @@ _PREMISES = re.compile(r"(All|No|Some) (\w+) are (not )?(\w+)")
 def entries(puzzles: Sequence[str], *, seed: int, settings: Mapping[str, Any]) -> Iterator[Row]:
     """Entries without end, the puzzles in turn, with worked steps in `solution`."""
     import reasoning_gym
-    from reasoning_gym.factory import DATASETS
 
     generators: list[Any] = []
     for puzzle in puzzles:
-        name, own = SETTINGS.get(puzzle, (puzzle, {}))
-        if name not in DATASETS:
-            near = difflib.get_close_matches(puzzle, [*SETTINGS, *DATASETS], n=1)
-            raise DataError(f"no puzzle '{puzzle}'{f'; did you mean {near[0]}?' if near else ''}")
+        name, own = SETTINGS.get(known(puzzle), (puzzle, {}))
         try:
             generators.append(reasoning_gym.create_dataset(name, seed=seed, size=2**31, **own, **settings))
         except (TypeError, AssertionError, ValueError) as error:
@@ -44,17 +40,28 @@ def entries(puzzles: Sequence[str], *, seed: int, settings: Mapping[str, Any]) -
         yield {**entry, "solution": _steps(entry)}
 
 
+def known(puzzle: str) -> str:
+    """The name itself. Raises DataError, with the nearest name, where there is no such puzzle."""
+    from reasoning_gym.factory import DATASETS
+
+    if puzzle not in SETTINGS and puzzle not in DATASETS:
+        near = difflib.get_close_matches(puzzle, [*SETTINGS, *DATASETS], n=1)
+        raise DataError(f"no puzzle '{puzzle}'{f'; did you mean {near[0]}?' if near else ''}")
+    return puzzle
+
+
 def plain(entry: Mapping[str, Any]) -> dict[str, Any]:
     """The entry as JSON has it, which is how rows are stored, hashed and judged."""
     return cast("dict[str, Any]", json.loads(json.dumps(entry, default=_plain)))
 
 
 def grade(entry: str, answer: str) -> float:
-    """The library's own score of an answer, 1 for a right one. Some judges evaluate Python: call it in a worker only."""
+    """The library's own score, 1 for a right answer. Some of its judges evaluate Python: for workers only."""
     from reasoning_gym.factory import get_score_answer_fn
 
     row = json.loads(entry)
-    return float(get_score_answer_fn(row["metadata"]["source_dataset"])(answer, row))
+    judge: Any = get_score_answer_fn(row["metadata"]["source_dataset"])  # its annotation takes no arguments
+    return float(judge(answer, row))
 
 
 def _plain(value: Any) -> Any:  # noqa: ANN401 (numpy scalars, sets, dates and whatever else metadata holds)

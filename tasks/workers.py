@@ -1,13 +1,13 @@
 """Judging in worker processes with a hard limit for each answer.
 
 Symbolic judges can run for ever or eat all memory on one answer (9^9^9^9), and some evaluate Python. Threads cannot be
-killed and signals reach the main thread only, so each judge runs in processes of its own: one answer at a time, stopped by
-the kernel at a CPU and a memory limit, unable to write files or start programs; one that dies is replaced.
+killed and signals reach the main thread only, so each judge runs in processes of its own: one answer at a time, stopped
+by the kernel at a CPU and a memory limit, unable to write files or start programs; one that dies is replaced.
 
     call("tasks.equivalence:judge", gold, answer).value
 
-is safe from any thread, in forked children and without an `if __name__ == "__main__"` guard. The limit is CPU time, so that a
-verdict does not depend on how busy the machine is; the wall-clock limit is for an answer that waits without computing.
+is safe from any thread, in forked children and without an `if __name__ == "__main__"` guard. The limit is CPU time, so
+that a verdict does not depend on how busy the machine is; the wall-clock limit is for what waits without computing.
 Workers end with their parent: each reads a pipe that closes when the parent dies, however it dies.
 """
 
