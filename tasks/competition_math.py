@@ -14,7 +14,7 @@ from typing import ClassVar
 
 from tasks import answers, competition_rows, latex, workers
 from tasks.core import DataError, Problem, Score, Split
-from tasks.dataset import DataTask, Hub, Item, Template, split_rows
+from tasks.dataset import SIZES, DataTask, Hub, Item, Template, split_rows
 from tasks.sources import Row, text_field
 
 
@@ -33,7 +33,8 @@ class CompetitionMath(DataTask):
     )
 
     def procedural(self, split: Split) -> Sequence[Row]:
-        return split_rows(self, split, competition_rows.rows(random.Random(f"math {split} {self.seed}")))
+        draw = random.Random(f"math {split} {self.seed}")
+        return split_rows(self, split, competition_rows.rows(draw), SIZES[split])
 
     def item(self, row: Row, place: str) -> Item:
         question = text_field(row, place, "problem")

@@ -13,7 +13,7 @@ from typing import ClassVar
 
 from tasks import answers, arithmetic, countdown_rows
 from tasks.core import DataError, Problem, Score, Split
-from tasks.dataset import DataTask, Hub, Item, Template, split_rows
+from tasks.dataset import SIZES, DataTask, Hub, Item, Template, split_rows
 from tasks.sources import Row
 
 _HUB = "Jiayi-Pan/Countdown-Tasks-3to4"  # has one split; TinyZero's cut of it
@@ -41,7 +41,7 @@ class Countdown(DataTask):
 
     def procedural(self, split: Split) -> Sequence[Row]:
         draw = random.Random(f"countdown {split} {self.seed}")
-        return split_rows(self, split, countdown_rows.rows(draw, self.difficulty))
+        return split_rows(self, split, countdown_rows.rows(draw, self.difficulty), SIZES[split])
 
     def item(self, row: Row, place: str) -> Item:
         numbers, target = row.get("nums", row.get("numbers")), row.get("target")

@@ -1,7 +1,6 @@
 """What tasks over rows have in common: splits, templates, exclusions, overlap, provenance."""
 
 import hashlib
-import itertools
 import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,6 +14,7 @@ from tasks.core import DataError, Problem, RewardWeights, Source, Split, carve_v
 from tasks.sources import Row, Rows
 
 Hub = tuple[str, str | None, str]  # data set, configuration, split
+MIN_ROWS = 8
 SIZES: Mapping[Split, int] = {"train": 3072, "validation": 256, "test": 512}
 CONTROL = re.compile(r"[\x00-\x09\x0b-\x1f\x7f]")
 
@@ -144,19 +144,27 @@ def demonstration(row: Row) -> str:
     return f"<think>{row['solution']}</think>\\boxed{{{row['answer']}}}"
 
 
-def split_rows(task: DataTask, split: Split, made: Iterable[Row]) -> list[Row]:
-    """The first `SIZES[split]` different problems of `made` that belong to the split.
+def split_rows(task: DataTask, split: Split, made: Iterable[Row], count: int) -> list[Row]:
+    """Up to `count` different problems of `made` that belong to the split; fewer where the settings make no more.
 
     A problem belongs to the split that its hash says, so the splits are disjoint whatever the seeds.
+
+    Raises:
+        DataError: hardly any.
     """
     rows: dict[str, Row] = {}
-    for row in itertools.islice(made, 100 * SIZES[split]):
+    since_new = 0
+    for row in made:
         identity = task.item(row, "procedural").identity
-        if split_of(identity) == split:
-            rows.setdefault(identity, row)
-        if len(rows) == SIZES[split]:
-            return list(rows.values())
-    raise DataError(f"{task.NAME}: only {len(rows)} different {split} problems at these settings; widen them")
+        new = identity not in rows and split_of(identity) == split
+        since_new = 0 if new else since_new + 1
+        if new:
+            rows[identity] = row
+        if len(rows) == count or since_new > 500 + 4 * len(rows):
+            break
+    if len(rows) < MIN_ROWS:
+        raise DataError(f"{task.NAME}: only {len(rows)} different {split} problems at these settings; widen them")
+    return list(rows.values())
 
 
 def split_of(identity: str) -> Split:

@@ -9,13 +9,14 @@ Accuracy is equality of value with the number after `####`; what is read from a 
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar
 
-from tasks import answers, numerals
+from tasks import answers, numerals, word_problems
 from tasks.core import DataError, Problem, Score, Split
 from tasks.dataset import DataTask, Hub, Item, Template
 from tasks.sources import Row, text_field
+from tasks.story import Difficulty
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,10 +33,11 @@ class Gsm8k(DataTask):
         text="{question}\n\nThink step by step inside <think> and </think>, then give the final number in \\boxed{}.",
     )
 
-    def procedural(self, split: Split) -> Sequence[Row]:
-        from tasks import word_problems  # pyright: ignore
+    difficulty: Difficulty = field(default_factory=Difficulty)
+    """Of the procedural source: steps, sizes of numbers, misleading facts."""
 
-        return word_problems.rows(split, self.seed)  # pyright: ignore
+    def procedural(self, split: Split) -> Sequence[Row]:
+        return word_problems.rows(split, self.seed, self.difficulty)
 
     def item(self, row: Row, place: str) -> Item:
         question, solution = text_field(row, place, "question"), text_field(row, place, "answer")

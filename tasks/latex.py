@@ -13,6 +13,7 @@ The rules, in order; each is symmetric. The table with the reasons: docs/verifie
 import re
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 
 from tasks import numerals, workers
 
@@ -38,6 +39,7 @@ _UNIT_WORD = re.compile(
 )
 _JOIN = re.compile(r"\\text\{\s*(?:and|or|,|base)\s*\}?")
 _REPEATING = re.compile(r"([0-9]{0,18})\.([0-9]{0,18})\\overline\s?\{\s?([0-9]{1,18})\s?\}")
+_THOUSANDS = re.compile(r"\{[0-9]{1,3}(?:,[0-9]{3})+\}")  # as a numerator, denominator, radicand
 _TEXT = re.compile(r"\\text\{([^{}]*)\}")
 _BASE = re.compile(r"(?=[^_]*[0-9])([0-9A-F]+)_\{?\s?([0-9]{1,2})\s?\}?")
 _CHOICE = re.compile(r"\(?([A-J])\)?(?:[.:].*|\s+[^=\s].*)?")
@@ -68,6 +70,7 @@ def compare(gold: str, answer: str) -> Comparison:
     return _symbolic(gold, answer)
 
 
+@lru_cache(maxsize=16384)  # the splits of a file share its golds
 def unusable(gold: str) -> str | None:
     """Why nothing can be judged by this gold; None where something can."""
     gold = tidy(gold)
@@ -86,13 +89,20 @@ def tidy(text: str) -> str:
         return text
     for pattern, way in _WAYS:
         text = pattern.sub(way, text)
-    text = text.partition("\\approx")[0] or text
-    text = _REPEATING.sub(_repeating, text.strip().rstrip(".,;: "))
+    text = text.strip().removeprefix("\\approx").partition("\\approx")[0]
+    text = _THOUSANDS.sub(lambda m: m[0].replace(",", ""), text.strip().rstrip(".,;: "))
+    text = _REPEATING.sub(_repeating, text)
     for unit in (_UNIT, _UNIT_WORD):
         shorter = unit.sub("", text)
         if shorter and not _JOIN.search(text[len(shorter) :]):
             text = shorter
     return text.strip()
+
+
+def without_text(text: str) -> str:
+    r"""A `\text{...}` around a whole answer taken off."""
+    found = _TEXT.fullmatch(text.strip())
+    return found[1].strip() if found else text
 
 
 def _same_text(gold: str, answer: str) -> bool | None:

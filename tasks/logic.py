@@ -1,16 +1,16 @@
 """Logic puzzles, made and judged by reasoning-gym, which also opens its other tasks as `rg:NAME`.
 
-A row is one of the library's entries: {"question", "answer", "metadata": {"source_dataset": "aiw", ...}}. The hub source
-is the knights-and-knaves set of arXiv:2410.23123. An answer is right where the library's own judge gives full marks.
+A row is one of the library's entries: {"question", "answer", "metadata": {"source_dataset": "aiw", ...}}. The hub
+source is the knights-and-knaves set of arXiv:2410.23123. An answer is right where the library's judge gives full marks.
 """
 
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, make_dataclass
 from functools import cache
-from typing import Any, ClassVar
+from typing import ClassVar
 
-from tasks import answers, puzzles, workers
+from tasks import answers, latex, puzzles
 from tasks.core import DataError, Problem, Score, Split
 from tasks.dataset import DataTask, Hub, Item, Template, split_rows
 from tasks.sources import Row, text_field
@@ -33,14 +33,20 @@ class Logic(DataTask):
     settings: tuple[str, ...] = ()
     """Of the generators, as `name=value` with the value in JSON, e.g. `n_people=3`."""
 
+    num_train: int = 2048
+    """Of the procedural source: problems to train on; some generators take milliseconds for each."""
+    num_test: int = 512
+    """Of the procedural source: problems to test on, and half as many to validate on."""
+
     def procedural(self, split: Split) -> Sequence[Row]:
         seed = self.seed + {"train": 0, "validation": 10**6, "test": 2 * 10**6}[split]
-        settings = dict(map(_setting, self.settings))
-        return split_rows(self, split, puzzles.entries(self.puzzles, seed=seed, settings=settings))
+        count = {"train": self.num_train, "validation": self.num_test // 2, "test": self.num_test}[split]
+        settings = dict(map(puzzles.setting, self.settings))
+        return split_rows(self, split, puzzles.entries(self.puzzles, seed=seed, settings=settings), count)
 
     def item(self, row: Row, place: str) -> Item:
         if "quiz" in row:
-            row = _from_hub_row(row, place)
+            row = puzzles.from_knights_and_knaves(row, place)
         question, metadata = text_field(row, place, "question"), row.get("metadata")
         if not isinstance(metadata, Mapping) or "source_dataset" not in metadata:
             raise DataError(f"{place}: no metadata with 'source_dataset', which names the judge")
@@ -48,13 +54,17 @@ class Logic(DataTask):
         gold = puzzles.plain({"answer": row.get("answer"), "metadata": metadata})
         return Item(question=question, gold=json.dumps(gold), meta={"puzzle": puzzle})
 
+    def unusable(self, golds: Sequence[str]) -> Mapping[str, str]:
+        return {gold: reason for gold in golds if (reason := puzzles.refused(gold)) is not None}
+
     def score(self, problem: Problem, completion: str) -> Score:
         reading = answers.read(completion, think_opened=self.think_opened, markers=False)
         if not reading.text:
             return answers.score(reading, self.weights, correct=False, answer=None, error="no-answer")
-        verdict = workers.call("tasks.puzzles:grade", problem.reference, reading.text)
+        answer = latex.without_text(reading.text)
+        verdict = puzzles.grade(problem.reference, answer)
         correct = verdict.value is not None and verdict.value >= 1
-        return answers.score(reading, self.weights, correct=correct, answer=reading.text, error=verdict.error)
+        return answers.score(reading, self.weights, correct=correct, answer=answer, error=verdict.error)
 
 
 @cache
@@ -67,22 +77,3 @@ def puzzle_task(name: str) -> type[Logic]:
     puzzle = puzzles.known(name.removeprefix("rg:"))
     fields = [("puzzles", tuple[str, ...], field(default=(puzzle,)))]
     return make_dataclass(name, fields, bases=(Logic,), namespace={"NAME": name}, frozen=True, kw_only=True)
-
-
-def _setting(text: str) -> tuple[str, Any]:
-    name, equals, value = text.partition("=")
-    try:
-        return name, json.loads(value)
-    except json.JSONDecodeError as error:
-        wanted = "write name=value with the value in JSON" if not equals else "the value is not JSON"
-        raise DataError(f"setting '{text}': {wanted}") from error
-
-
-def _from_hub_row(row: Row, place: str) -> Row:
-    """A knights-and-knaves row as the library's entry of the same puzzle."""
-    metadata = {"source_dataset": "knights_knaves"}
-    return {
-        "question": text_field(row, place, "quiz"),
-        "answer": text_field(row, place, "solution_text"),
-        "metadata": metadata,
-    }

@@ -1,4 +1,4 @@
-"""Puzzles of the library reasoning-gym (arXiv:2505.24760): making entries, and its own judges.
+"""Puzzles of the library reasoning-gym (arXiv:2505.24760). Its judges are called in `puzzle_judge`.
 
 An entry, which is also a row of its exports: {"question", "answer", "metadata": {"source_dataset", ...}}.
 The library is imported late: it takes two seconds, and only these tasks need it.
@@ -11,8 +11,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import count
 from typing import Any, cast
 
+from tasks import latex, workers
 from tasks.core import DataError
-from tasks.sources import Row
+from tasks.sources import Row, text_field
 
 # Puzzles that are one setting of a generator: name -> (generator, settings).
 SETTINGS: Mapping[str, tuple[str, Mapping[str, Any]]] = {
@@ -55,13 +56,38 @@ def plain(entry: Mapping[str, Any]) -> dict[str, Any]:
     return cast("dict[str, Any]", json.loads(json.dumps(entry, default=_plain)))
 
 
-def grade(entry: str, answer: str) -> float:
-    """The library's own score, 1 for a right answer. Some of its judges evaluate Python: for workers only."""
-    from reasoning_gym.factory import get_score_answer_fn
+def grade(entry: str, answer: str) -> workers.Verdict:
+    if len(answer) > latex.MAX_LENGTH:
+        return workers.Verdict(None, "too-large")
+    return workers.call("tasks.puzzle_judge:grade", entry, answer)
 
-    row = json.loads(entry)
-    judge: Any = get_score_answer_fn(row["metadata"]["source_dataset"])  # its annotation takes no arguments
-    return float(judge(answer, row))
+
+def refused(entry: str) -> str | None:
+    """Why the judge does not take the entry's own answer; entries with many answers hold none."""
+    answer = json.loads(entry)["answer"]
+    if answer is None:
+        return None
+    verdict = grade(entry, str(answer))
+    return None if verdict.value and verdict.value >= 1 else f"its judge refuses the gold ({verdict.error or 'wrong'})"
+
+
+def setting(text: str) -> tuple[str, Any]:
+    name, equals, value = text.partition("=")
+    try:
+        return name, json.loads(value)
+    except json.JSONDecodeError as error:
+        wanted = "write name=value with the value in JSON" if not equals else "the value is not JSON"
+        raise DataError(f"setting '{text}': {wanted}") from error
+
+
+def from_knights_and_knaves(row: Row, place: str) -> Row:
+    """A knights-and-knaves row as the library's entry of the same puzzle."""
+    metadata = {"source_dataset": "knights_knaves"}
+    return {
+        "question": text_field(row, place, "quiz"),
+        "answer": text_field(row, place, "solution_text"),
+        "metadata": metadata,
+    }
 
 
 def _plain(value: Any) -> Any:  # noqa: ANN401 (numpy scalars, sets, dates and whatever else metadata holds)
