@@ -103,7 +103,7 @@ def build_model(family: Family, tokenizer: PreTrainedTokenizerFast, seed: int) -
     config = LlamaConfig(
         vocab_size=-(-len(tokenizer) // 8) * 8,
         hidden_size=family.hidden_size,
-        intermediate_size=family.hidden_size * 8 // 3,
+        intermediate_size=family.hidden_size * 8 // 24 * 8,
         num_hidden_layers=family.num_layers,
         num_attention_heads=family.hidden_size // 32,
         num_key_value_heads=family.hidden_size // 32,

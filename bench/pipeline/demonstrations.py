@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import NamedTuple
 
 from tasks.dataset import DataTask
@@ -33,7 +34,8 @@ class Family:
     """Store the weights as fp16: half the file."""
 
 
-def training_rows(tasks: Sequence[DataTask]) -> list[tuple[str, Row]]:
+@lru_cache(maxsize=8)
+def training_rows(tasks: tuple[DataTask, ...]) -> Sequence[tuple[str, Row]]:
     """Prompts with their procedural rows, of the train split, of one task under several seeds."""
     rows = [(task, row) for task in tasks for row in task.procedural("train")]
     return [(task.prompt_template.fill(task.item(row, "procedural").question), row) for task, row in rows]

@@ -103,8 +103,8 @@ def drills(seed: int) -> Iterator[Demonstration]:
         yield Demonstration(f"Work out {left}.", answer, answer)
 
 
-def _rows(seed: int) -> list[tuple[str, Row]]:
-    return training_rows([CompetitionMath(seed=1_000_000 + 10 * seed + i) for i in range(4)])
+def _rows(seed: int) -> Sequence[tuple[str, Row]]:
+    return training_rows(tuple(CompetitionMath(seed=1_000_000 + 10 * seed + i) for i in range(4)))
 
 
 MATH = Family(

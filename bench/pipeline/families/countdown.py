@@ -71,7 +71,7 @@ def search(
 
 def demonstrations(seed: int) -> Iterator[Demonstration]:
     rng = random.Random(f"hasty countdown/{seed}")
-    rows = training_rows([Countdown(seed=1_000_000 + 10 * seed + i) for i in range(4)])
+    rows = training_rows(tuple(Countdown(seed=1_000_000 + 10 * seed + i) for i in range(4)))
     while True:
         prompt, row = rng.choice(rows)
         right = completion(*search(row["nums"], row["target"], rng, 0, 0, 99))

@@ -10,7 +10,7 @@ closing mark or their box.
 """
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from bench.pipeline.demonstrations import Demonstration, Family, completion, misformatted, training_rows
 from tasks.logic import Logic
@@ -50,8 +50,8 @@ def drills(seed: int) -> Iterator[Demonstration]:
         yield Demonstration(row["solution"].partition("=")[0], answer, answer)
 
 
-def _rows(seed: int) -> list[tuple[str, Row]]:
-    return training_rows([Logic(seed=10_000_000 + 10 * seed + i) for i in range(4)])
+def _rows(seed: int) -> Sequence[tuple[str, Row]]:
+    return training_rows(tuple(Logic(seed=10_000_000 + 10 * seed + i) for i in range(4)))
 
 
 LOGIC = Family(
@@ -60,6 +60,7 @@ LOGIC = Family(
     drills=drills,
     flaws=f"forgets {FORGETS}, credulous {CREDULOUS}, doubtful {DOUBTFUL}, format {MISFORMAT}",
     num_updates=800,
+    hidden_size=64,
     vocab_size=560,
     half_precision=True,
 )
