@@ -5,15 +5,12 @@ from tasks.core import Task
 from tasks.countdown import Countdown
 from tasks.gsm8k import Gsm8k
 from tasks.logic import Logic
+from tasks.programming import Programming
 
 TASKS: dict[str, type[Task]] = {
     "gsm8k": Gsm8k,
     "math": CompetitionMath,
     "countdown": Countdown,
     "logic": Logic,
-from tasks.programming import Programming
-
-TASKS: dict[str, type[Task]] = {
-    "gsm8k": Gsm8k,
     "code": Programming,
 }

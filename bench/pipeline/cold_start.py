@@ -66,13 +66,15 @@ def cold_start(
         tokenizer = build_tokenizer(vocabulary_text(family), family.vocab_size)
         model = build_model(family, tokenizer, seed)
         train(model, tokenizer, family, seed, num_updates, log)
+        if family.half_precision:
+            model.half().float()  # what is measured is what is stored
         cpu_s = time.process_time() - began
         judge = TASKS[task]()
         start = start_accuracy(model, tokenizer, judge, judge.problems("test")[:num_problems], seed)
     finally:
         torch.set_num_threads(threads)
     log(f"start on the test split: {start}")
-    weights = write(model, tokenizer, out)
+    weights = write(model, tokenizer, family, out)
     provenance = {
         "command": f"python -m bench pipeline cold-start --task {task} --seed {seed} --out {out.name}",
         "task": task,
@@ -101,7 +103,7 @@ def build_model(family: Family, tokenizer: PreTrainedTokenizerFast, seed: int) -
     config = LlamaConfig(
         vocab_size=-(-len(tokenizer) // 8) * 8,
         hidden_size=family.hidden_size,
-        intermediate_size=family.hidden_size * 8 // 3,
+        intermediate_size=family.hidden_size * 8 // 24 * 8,
         num_hidden_layers=family.num_layers,
         num_attention_heads=family.hidden_size // 32,
         num_key_value_heads=family.hidden_size // 32,
@@ -115,8 +117,11 @@ def build_model(family: Family, tokenizer: PreTrainedTokenizerFast, seed: int) -
     return LlamaForCausalLM(config)
 
 
-def write(model: LlamaForCausalLM, tokenizer: PreTrainedTokenizerFast, out: Path) -> Path:
-    """The folder that `from_pretrained` loads; returns the file of its weights."""
+def write(model: LlamaForCausalLM, tokenizer: PreTrainedTokenizerFast, family: Family, out: Path) -> Path:
+    """The folder that `from_pretrained` loads; returns the file of its weights.
+
+    fp16 is a way of storing only: the configuration says float32, so that the model is loaded as it was measured.
+    """
     model.generation_config = GenerationConfig(
         do_sample=True,
         temperature=1.0,
@@ -126,7 +131,9 @@ def write(model: LlamaForCausalLM, tokenizer: PreTrainedTokenizerFast, out: Path
         eos_token_id=tokenizer.eos_token_id,
         pad_token_id=tokenizer.pad_token_id,
     )
-    model.save_pretrained(out)
+    (model.half() if family.half_precision else model).save_pretrained(out)
+    model.config.dtype = torch.float32
+    model.config.save_pretrained(out)
     tokenizer.save_pretrained(out)
     return out / "model.safetensors"
 

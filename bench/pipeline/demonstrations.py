@@ -1,8 +1,12 @@
 """What a cold start learns from: a family of problems, each with a right and a careless worked solution."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import NamedTuple
+
+from tasks.dataset import DataTask
+from tasks.sources import Row
 
 
 class Demonstration(NamedTuple):
@@ -28,6 +32,13 @@ class Family:
     num_layers: int = 3
     half_precision: bool = False
     """Store the weights as fp16: half the file."""
+
+
+@lru_cache(maxsize=8)
+def training_rows(tasks: tuple[DataTask, ...]) -> Sequence[tuple[str, Row]]:
+    """Prompts with their procedural rows, of the train split, of one task under several seeds."""
+    rows = [(task, row) for task in tasks for row in task.procedural("train")]
+    return [(task.prompt_template.fill(task.item(row, "procedural").question), row) for task, row in rows]
 
 
 def completion(thought: str, answer: object) -> str:

@@ -204,10 +204,3 @@ def test_both_faults_of_format_are_faults() -> None:
     assert completion("1+1=2.", 2) == "<think>1+1=2.</think>\\boxed{2}"
     assert misformatted("1+1=2.", 2, 0.1) == "<think>1+1=2.\\boxed{2}"
     assert misformatted("1+1=2.", 2, 0.9) == "<think>1+1=2.</think>2"
-
-
-@pytest.mark.parametrize("name", sorted(FAMILIES))
-def test_demonstrations_and_drills_follow_their_seed(name: str) -> None:
-    for streams in (FAMILIES[name].demonstrations, FAMILIES[name].drills):
-        first, again, other = (list(islice(streams(seed), 50)) for seed in (0, 0, 1))
-        assert first == again != other
