@@ -203,7 +203,7 @@ def test_at_equal_cost_by_hand(tmp_path: Path) -> None:
             }
             for i, h in enumerate(heights)
         ]
-        ends = [evals[i] | {"split": "test"} for i in (0, 2)]
+        ends = [evals[i] | {"split": "test", "accuracy": 0.99} for i in (0, 2)]
         (run / "evals.jsonl").write_text("".join(json.dumps(row) + "\n" for row in [ends[0], *evals, ends[1]]))
     records = loaded(tmp_path / "runs")
     found = {(row["cost in"], row["arm"]): row for row in rows(efficiency(settings(records), records, 0.45))}
