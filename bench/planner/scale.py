@@ -139,12 +139,12 @@ def shares(plans: Sequence[Plan | None]) -> pd.DataFrame:
     for plan in plans:
         if plan is None or plan.seconds is None or plan.step_s is None:
             continue
-        total = plan.step_s
-        cell = plan.job
-        row = {"model": cell.model, "configuration": cell.preset.name, "algorithm": cell.method.name}
-        rows.append(
-            row | {phase: f"{s / total:.0%}" for phase, s in plan.seconds.items()} | {"bottleneck": _longest(plan)}
-        )
+        cell, total = plan.job, plan.step_s
+        row: dict[str, object] = dict[str, object](model=cell.model, configuration=cell.preset.name)
+        row["algorithm"] = cell.method.name
+        row |= {phase: f"{seconds / total:.0%}" for phase, seconds in plan.seconds.items()}
+        row["bottleneck"] = _longest(plan)
+        rows.append(row)
     return pd.DataFrame(rows)
 
 
@@ -207,9 +207,9 @@ def groups() -> pd.DataFrame:
 
 def group_text() -> str:
     return (
-        f"{PROMPTS} prompts a step on {LARGEST}, both algorithms at the same group size. The cost of a prompt\n"
-        "grows no faster than the group: a prompt is read once, the weights are synced once, and fuller batches decode\n"
-        "more tokens for each reading of the weights."
+        f"{PROMPTS} prompts a step on {LARGEST}, both algorithms at the same group size. The cost of a\n"
+        "prompt grows no faster than the group: it is read once, the weights are synced once, and fuller batches\n"
+        "decode more tokens for each reading of the weights."
     )
 
 

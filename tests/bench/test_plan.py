@@ -1,6 +1,7 @@
 """`bench plan`: time, the search, the tables, bad input, and prediction beside measurement."""
 
 import json
+import re
 import subprocess
 import sys
 import time
@@ -231,7 +232,7 @@ def test_what_fits_nowhere_says_what_would(tmp_path: Path, capsys: pytest.Captur
     assert plan(config) == 1
     printed = capsys.readouterr().out
     assert "nothing fits. What would:" in printed
-    assert "- 4x8xA100-80GB: deepspeed ZeRO-3" in printed
+    assert re.search(r"- \d+x8xA100-80GB: deepspeed ZeRO-3", printed)
 
 
 def test_the_algorithms_own_settings_say_which_models_are_held() -> None:
