@@ -88,8 +88,10 @@ def candidates(job: Job, pinned: frozenset[str]) -> Iterator[Setting]:
 def _fill(job: Job, pinned: frozenset[str]) -> Plan | None:
     """The largest micro-batch and the largest rollout batch that fit, since a larger one is never slower."""
     w = job.workload
-    micro = [rows * w.sequence_tokens for rows in _halvings(MAX_ROWS)]
-    batches = _halvings(w.samples_per_step)
+    unlimited = replace(job.setting, micro_batch_tokens=MAX_ROWS * w.sequence_tokens, rollout_batch_size=10**9)
+    widest = replace(job, setting=unlimited)
+    micro = [rows * w.sequence_tokens for rows in _halvings(widest.micro_rows)]
+    batches = _halvings(widest.batch)
     if "micro_batch_tokens" in pinned:
         micro = [job.setting.micro_batch_tokens]
     if "rollout_batch_size" in pinned:
@@ -141,20 +143,29 @@ def largest_micro_batch(job: Job) -> int:
     return 0
 
 
-def remedies(job: Job, pinned: frozenset[str]) -> list[str]:
-    """What would make it fit, each tried: other settings, off-load, LoRA, more devices, larger devices."""
-    found: list[str] = []
-    freed = frozenset({"dtype", "optimizer", "lora_rank"}) & pinned
-    if pinned - freed and (plan := cheapest(job, freed)):
-        found.append(f"other settings: {describe(plan.job.setting)}")
+@dataclass(frozen=True, kw_only=True)
+class Remedy:
+    """A change after which it fits."""
+
+    change: str
+    plan: Plan
+
+    def __str__(self) -> str:
+        peak = self.plan.memory.peak_bytes / GIB
+        return f"{self.change}: {describe(self.plan.job.setting)} ({peak:.0f} GiB a device)"
+
+
+def remedies(job: Job, pinned: frozenset[str]) -> list[Remedy]:
+    """What would make it fit, each tried: settings that were pinned, LoRA, more devices."""
+    found: list[Remedy] = []
+    if pinned and (plan := cheapest(job, frozenset())):
+        found.append(Remedy(change="other settings", plan=plan))
     adapters = replace(job, setting=replace(job.setting, lora_rank=LORA_RANK))
     if not job.setting.lora_rank and (plan := cheapest(adapters, frozenset())):
-        found.append(f"LoRA of rank {LORA_RANK}: {describe(plan.job.setting)}")
-    for preset in _larger(job.preset):
-        if plan := cheapest(replace(job, preset=preset), frozenset()):
-            peak = plan.memory.peak_bytes / GIB
-            found.append(f"more devices: {preset.name} ({peak:.0f} GiB on each, {describe(plan.job.setting)})")
-            break
+        found.append(Remedy(change=f"LoRA of rank {LORA_RANK}", plan=plan))
+    more = (cheapest(replace(job, preset=preset), frozenset()) for preset in _larger(job.preset))
+    if plan := next((p for p in more if p), None):
+        found.append(Remedy(change=plan.job.preset.name, plan=plan))
     return found
 
 

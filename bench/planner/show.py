@@ -31,7 +31,9 @@ def weights(planned: Sequence[Job], quiet: bool) -> int:
         each = float(nominal[1]) * BYTES[job.setting.dtype] if nominal else 0.0
         first = f"{len(roles)} x {each:g} GB = {len(roles) * each:g} GB by the name; " if nominal else ""
         exact = f"{len(roles)} x {job.shape.params / 1e9:.2f}B parameters = {sum(roles.values()) / 1e9:.1f} GB"
-        console.print(f"{job.method.name}, {job.model} in {job.setting.dtype}, weights only: {first}{exact}")
+        console.print(
+            f"{job.method.name}, {job.model} in {job.setting.dtype}, weights only: {first}{exact}", soft_wrap=True
+        )
         console.print(f"  held: {', '.join(roles)}")
     return 0
 
@@ -52,9 +54,9 @@ def plans(planned: Sequence[Job], config: PlanConfig, pinned: frozenset[str]) ->
         print_table(console, comparison.drop(columns="setting", errors="ignore"))
         for job, plan, text in zip(planned, best, sections, strict=True):
             summary = f"cheapest: {describe(plan.job.setting)}" if plan else verdict(text)
-            console.print(escape(f"{job.method.name} on {job.preset.name}: {summary}"))
+            console.print(escape(f"{job.method.name} on {job.preset.name}: {summary}"), soft_wrap=True)
     else:
-        console.print(escape(sections[0]))
+        console.print(escape(sections[0]), soft_wrap=True)
     folder = write(config, planned, best, sections, comparison)
     print(f"wrote {folder}")
     return 0 if any(best) else 1

@@ -139,8 +139,10 @@ def _forward_seconds(job: Job, r: Rates, shape: ModelShape, head: int | None = N
     w = job.workload
     work = flops.forward_flops(shape, [w.prompt_tokens], [w.completion_tokens], head=head) * w.samples_per_step
     compute = work / (job.train_devices * r.flops_per_s * job.preset.efficiency.forward)
-    gathered = BYTES[job.setting.dtype] * shape.params * _micro_batches(job) if job.setting.zero_stage == 3 else 0
-    return max(compute, _communication(gathered, job, r))
+    weights = BYTES[job.setting.dtype] * shape.params * _micro_batches(job)
+    gathered = weights if job.setting.zero_stage == 3 else 0
+    fetched = weights / job.train_devices / r.host_per_s if job.setting.offload == "params" and r.host_per_s else 0.0
+    return max(compute, _communication(gathered, job, r) + fetched)
 
 
 def _train_seconds(job: Job, r: Rates, params: int, epochs: int, head: int | None) -> float:
