@@ -7,7 +7,6 @@ from typing import Literal
 from algorithms.core import Algorithm
 from tasks.core import Source, Task
 
-
 ASSETS = Path(__file__).parent / "assets"
 EMBEDDED = "embedded"
 
@@ -28,6 +27,11 @@ class Sampling:
     """Nucleus: the smallest set of tokens whose probability reaches this."""
     top_k: int = 0
     """Number of likeliest tokens kept; 0 keeps all."""
+
+    @staticmethod
+    def default_budget(*, ours: bool) -> int:
+        """What None stands for."""
+        return 64 if ours else 512
 
     @property
     def budget(self) -> int:
@@ -149,6 +153,8 @@ class RunConfig:
     """Completions of each step written to completions.jsonl."""
     track: Literal["none", "tensorboard", "wandb"] = "none"
     """Send the metrics to a tracker as well."""
+    profile: bool = False
+    """Time forward, backward and optimizer apart, and print each phase's share at the end."""
     quiet: bool = False
     """Print the closing lines only."""
 
