@@ -145,8 +145,8 @@ def test_settings_are_never_mixed(tmp_path: Path) -> None:
     assert {setting.label: [arm.name for arm in setting.arms] for setting in found} == {
         "gsm8k (procedural), embedded, steps=99": ["dapo"],
         "gsm8k (openai/gsm8k test, 1319), embedded, steps=12": ["grpo"],
-        "gsm8k (procedural), embedded, steps=12": ["ppo"],
-        "gsm8k (procedural), embedded, steps=12 #2": ["rloo"],
+        "gsm8k (procedural), embedded, steps=12, limit 500": ["ppo"],
+        "gsm8k (procedural), embedded, steps=12, limit 100": ["rloo"],
     }
 
 
