@@ -136,6 +136,7 @@ def test_the_punishment_is_trained_on_and_the_tasks_reward_is_reported() -> None
     (batch,) = algorithm.seen
     assert batch.rewards.tolist() == pytest.approx([1.5, 0.5 - 1.0, 1.5 - 0.5, 0.5])
     assert batch.truncated.tolist() == [False, True, False, False]
+    assert batch.mask.sum(dim=1).tolist() == batch.lengths.tolist() == [3, 8, 6, 4]
     assert result.row["reward/mean"] == pytest.approx((1.5 + 0.5 + 1.5 + 0.5) / 4)
 
 
