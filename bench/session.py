@@ -81,9 +81,9 @@ def resume(path: Path, *, quiet: bool) -> int:
     summary = path / "summary.json"
     if summary.exists() and read_json(summary).get("status") != "interrupted":
         raise UserError(f"{path} has ended ({read_json(summary)['status']}): there is nothing to resume")
-    name = tree.pop("arm")
+    del tree["arm"]  # follows from the rest
     chosen = from_tree(tree, str(path / "config.json"))
-    chosen = replace(chosen, config=replace(chosen.config, name=name, quiet=quiet))
+    chosen = replace(chosen, config=replace(chosen.config, quiet=quiet))
     session = Session(chosen)
     recorder = Recorder(path)
     state, best = State(algorithm=chosen.config.algo), Best()
