@@ -82,14 +82,20 @@ class EngineConfig:
 
     device: Literal["auto", "cpu", "cuda"] = "auto"
     """auto takes a GPU where there is one."""
-    dtype: Literal["float32", "bfloat16"] = "float32"
-    """Arithmetic of the forward pass; master weights are float32 in either case."""
-    micro_batch_tokens: int = 8192
-    """Padded tokens of one forward and backward pass."""
+    dtype: Literal["float32", "bfloat16"] | None = None
+    """Arithmetic of the forward pass; master weights are float32 in either case. None: the preset's."""
+    micro_batch_tokens: int | None = None
+    """Padded tokens of one forward and backward pass. None: the preset's."""
     rollout_batch_size: int = 256
     """Most completions generated at once."""
     gradient_checkpointing: bool = False
     """Recompute activations in the backward pass."""
+
+    @property
+    def tokens_at_once(self) -> int:
+        """Padded tokens of one forward and backward pass, once resolved."""
+        assert self.micro_batch_tokens is not None, "settings are resolved before they are used"
+        return self.micro_batch_tokens
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -138,6 +144,8 @@ class RunConfig:
     """What happens to prompts longer than max_prompt_tokens; dropped ones are counted, none is ever cut."""
     max_prompt_tokens: int = 1024
     """Longest prompt, chat template included."""
+    preset: str = "auto"
+    """Hardware configuration, by name, whose settings `engine` starts from. auto: what is here."""
     sampling: Sampling = field(default_factory=Sampling)
     optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
     critic: CriticConfig = field(default_factory=CriticConfig)

@@ -114,7 +114,7 @@ def eos_ids(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> list[
     return sorted(ids)
 
 
-def autocast(device: torch.device, dtype: str) -> contextlib.AbstractContextManager[Any]:
+def autocast(device: torch.device, dtype: str | None) -> contextlib.AbstractContextManager[Any]:
     """Forward passes in `dtype` over float32 weights."""
     return torch.autocast(device.type, dtype=torch.bfloat16, enabled=dtype == "bfloat16")
 

@@ -147,46 +147,55 @@ def parse_gpus(spec: str, memory_gb: float | None = None) -> Preset:
     )
 
 
-def detect() -> Preset:
-    """The largest preset whose devices are here; `cpu` where there is no GPU.
+def detect(*, alone: bool = False) -> Preset:
+    """The largest preset whose devices are here (of one device, if `alone`); `cpu` where there is no GPU.
 
-    Raises:
-        ValueError: there are GPUs, but no preset for them.
+    GPUs that no preset knows are described by what their driver says: their memory, and no rates.
     """
     found = installed_gpus()
     if not found:
         return load("cpu")
-    serving = [name for name in preset_names() if (p := load(name)).nodes == 1 and _present(p, found)]
-    if not serving:
-        raise ValueError(f"no preset for {len(found)} x {found[0]}: name one with --preset, or the GPUs with --gpus")
-    return load(serving[-1])
+    known = [load(name) for name in preset_names()]
+    serving = [p for p in known if p.nodes == 1 and not (alone and p.num_devices > 1) and _present(p, found)]
+    if serving:
+        return serving[-1]
+    name, memory_gib = found[0]
+    device = Device(name=name, match=re.escape(name), memory_gib=memory_gib)
+    return replace(load("1xH200"), name=f"1x{name}", description=f"1 x {name}", device=device, micro_batch_tokens=8192)
 
 
-def require(preset: Preset) -> None:
-    """Refuse a preset whose devices are not here, before a run starts.
+def for_run(name: str, *, cpu: bool) -> Preset:
+    """The preset that a run takes, which trains on one device.
 
     Raises:
-        ValueError: in one line, what is here instead. Machines beyond this one cannot be seen and are not asked for.
+        ValueError: unknown, more than one device, or not here; in one line. `cpu`: no GPU is to be used.
     """
-    found = installed_gpus()
-    if preset.device.name != "cpu" and not _present(preset, found):
-        here = f"{len(found)} x {found[0]}" if found else "no GPU"
-        wanted = f"{preset.devices_per_node} x {preset.device.name} in this machine"
-        raise ValueError(f"--preset {preset.name} needs {wanted}, which has {here}: use --preset auto")
+    if name == AUTO:
+        return load("cpu") if cpu else detect(alone=True)
+    preset = load(name)
+    if preset.num_devices > 1:
+        single = [known for known in preset_names() if load(known).num_devices == 1]
+        raise ValueError(f"--preset {name}: a run trains on one device ({', '.join(single)}); plan takes every preset")
+    if preset.device.name != "cpu" and (cpu or not _present(preset, installed_gpus())):
+        here = ", ".join(gpu for gpu, _ in installed_gpus()) or "no GPU"
+        used = f"{here}, which torch does not see" if cpu and installed_gpus() else here
+        raise ValueError(f"--preset {name} needs 1 x {preset.device.name}, and here is {used}: use --preset auto")
+    return preset
 
 
-def installed_gpus() -> list[str]:
-    """Names of this machine's GPUs, from the driver's own tool."""
+def installed_gpus() -> list[tuple[str, float]]:
+    """Name and memory in GiB of this machine's GPUs, from the driver's own tool."""
     program = shutil.which("nvidia-smi")
     if program is None:
         return []
-    command = [program, "--query-gpu=name", "--format=csv,noheader"]
+    command = [program, "--query-gpu=name,memory.total", "--format=csv,noheader,nounits"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=10, check=False)
-    return [line.strip() for line in done.stdout.splitlines() if line.strip()] if done.returncode == 0 else []
+    lines = [line.rpartition(",") for line in done.stdout.splitlines() if "," in line]
+    return [(name.strip(), float(mib) / 1024) for name, _, mib in lines] if done.returncode == 0 else []
 
 
-def _present(preset: Preset, gpus: list[str]) -> bool:
-    return sum(bool(re.search(preset.device.match, gpu)) for gpu in gpus) >= preset.devices_per_node
+def _present(preset: Preset, gpus: list[tuple[str, float]]) -> bool:
+    return sum(bool(re.search(preset.device.match, name)) for name, _ in gpus) >= preset.devices_per_node
 
 
 def _device(name: str, memory_gb: float | None) -> Device:

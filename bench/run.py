@@ -99,7 +99,7 @@ def one_step(parts: Parts, state: State, progress: float) -> Step:
             tokens,
             scores,
             pad_columns([r.completion.logprobs for r in kept]),
-            config.engine.micro_batch_tokens,
+            config.engine.tokens_at_once,
         )
     with meter.phase("update"):
         targets = algorithm.targets(batch)
@@ -111,7 +111,7 @@ def one_step(parts: Parts, state: State, progress: float) -> Step:
             batch,
             targets,
             learning_rates(config, state.step, progress),
-            config.engine.micro_batch_tokens,
+            config.engine.tokens_at_once,
             generator(config.seed, "minibatches", state.step),
             critic_only=state.step < config.critic.pretrain_steps and "values" in algorithm.needs,
         )

@@ -157,6 +157,7 @@ class Session:
             say("model    our small embedded one (--model takes another); what it shows need not hold for a large one")
         size = sum(p.numel() for p in self.model.parameters())
         say(f"         {config.model}: {size / 1e6:.2f}M parameters, {config.engine.dtype} on {self.device}")
+        say(f"hardware preset {config.preset}")
         for split, problems in self.data.items():
             facts = self._provenance_of(split)
             origin = f" from {facts['origin']}, sha256 {facts['sha256'][:12]}" if facts else ""
@@ -331,6 +332,7 @@ class Session:
             "model": {"name": self.config.model, "location": self.location, "parameters": self.model.num_parameters()},
             "data": {split: self._provenance_of(split) for split in self.data},
             "num_dropped_prompts": self.num_dropped,
+            "preset": self.config.preset,
             "peak_flops_per_s": self.work.peak_per_s,
             "load": self.load_cost,
         }

@@ -16,11 +16,13 @@ from typing import Any, cast
 
 import pydantic
 import tomli_w
+import torch
 import tyro
 
 from algorithms.core import Algorithm
 from bench.config import ASSETS, EMBEDDED, SOURCES, Budget, RunConfig, Sampling, UserError
 from bench.plugins import find_algorithm, find_task, nearest
+from bench.presets import Preset, for_run
 from bench.record import plain
 from tasks.core import Task
 
@@ -217,8 +219,15 @@ def resolve(chosen: Chosen) -> Chosen:
     """
     config = chosen.config
     ours = is_embedded(config.model)
+    hardware = hardware_of(config)
     config = replace(
         config,
+        preset=hardware.name,
+        engine=replace(
+            config.engine,
+            dtype=config.engine.dtype or ("float32" if hardware.dtype == "float32" else "bfloat16"),
+            micro_batch_tokens=config.engine.micro_batch_tokens or hardware.micro_batch_tokens,
+        ),
         sampling=replace(
             config.sampling, max_new_tokens=config.sampling.max_new_tokens or Sampling.default_budget(ours=ours)
         ),
@@ -232,6 +241,19 @@ def resolve(chosen: Chosen) -> Chosen:
     )
     check(config)
     return replace(chosen, config=config)
+
+
+def hardware_of(config: RunConfig) -> Preset:
+    """The configuration whose settings the engine starts from.
+
+    Raises:
+        UserError: its devices are not here, or it is more than one device.
+    """
+    cpu = config.engine.device == "cpu" or not torch.cuda.is_available()
+    try:
+        return for_run(config.preset, cpu=cpu)
+    except ValueError as error:
+        raise UserError(str(error)) from error
 
 
 def with_source(config: RunConfig, *, ours: bool) -> Task:
@@ -270,7 +292,7 @@ def check(config: RunConfig) -> None:
         "sampling.max-new-tokens": config.sampling.budget,
         "sampling.temperature": config.sampling.temperature,
         "sampling.top-p": config.sampling.top_p,
-        "engine.micro-batch-tokens": config.engine.micro_batch_tokens,
+        "engine.micro-batch-tokens": config.engine.tokens_at_once,
         "engine.rollout-batch-size": config.engine.rollout_batch_size,
         "checkpoint-every": config.checkpoint_every,
         "critic.num-epochs": config.critic.num_epochs,

@@ -99,7 +99,7 @@ def lengths(rollouts: Sequence[Rollout]) -> tuple[list[int], list[int]]:
     return [len(r.prompt_ids) for r in rollouts], [len(r.completion.token_ids) for r in rollouts]
 
 
-def measured_peak(device: torch.device, dtype: str, size: int = 1024, repeats: int = 5) -> float:
+def measured_peak(device: torch.device, dtype: str | None, size: int = 1024, repeats: int = 5) -> float:
     """Operations a second of this machine's own matrix product, the best of a few: the peak that shares refer to."""
     kind = torch.bfloat16 if dtype == "bfloat16" else torch.float32
     size = 8192 if device.type == "cuda" else size

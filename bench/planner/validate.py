@@ -77,7 +77,7 @@ def report(runs: Sequence[Path], out: Path, *, quiet: bool) -> int:
 
 def compare(run: Path) -> list[Comparison]:
     """Roles, phases and times of one run, in that order."""
-    config, provenance, steps = _read(run, "config.json"), _read(run, "provenance.json"), _rows(run / "steps.jsonl")
+    config, provenance, steps = _records(run)
     job, rollout_job = jobs(config, provenance, steps, recorded_method(config))
     held, rolled = memory(job), memory(rollout_job)
     label = f"{config['arm']}, {config['model']}"
@@ -138,7 +138,7 @@ def predict(run: Path) -> Prediction:
     Raises:
         ValueError: records of an older version, or a model that is not covered.
     """
-    config, provenance, steps = _read(run, "config.json"), _read(run, "provenance.json"), _rows(run / "steps.jsonl")
+    config, provenance, steps = _records(run)
     job, rollout_job = jobs(config, provenance, steps, seen_method(config, steps))
     peak = _peak("update", memory(job), memory(rollout_job)) / GIB
     seconds = step_seconds(job)
@@ -215,11 +215,20 @@ def hardware(config: Tree, provenance: Tree) -> Preset:
     return replace(preset, device=device)
 
 
-def _read(run: Path, name: str) -> Tree:
+def _read(run: Path, name: str, *needed: str) -> Tree:
     try:
-        return json.loads((run / name).read_text())
+        tree = json.loads((run / name).read_text())
     except (OSError, json.JSONDecodeError) as error:
         raise ValueError(f"{run}: not a run directory: {name} cannot be read") from error
+    if missing := [key for key in needed if key not in tree]:
+        raise ValueError(f"{run}: {name} lacks {missing[0]}: it was recorded by an older version")
+    return tree
+
+
+def _records(run: Path) -> tuple[Tree, Tree, Steps]:
+    """Configuration, provenance and steps of one run."""
+    config = _read(run, "config.json", "algo", "engine", "sampling", "critic")
+    return config, _read(run, "provenance.json", "model", "device"), _rows(run / "steps.jsonl")
 
 
 def _rows(path: Path) -> Steps:

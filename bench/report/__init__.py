@@ -16,6 +16,7 @@ from bench.report.costs import cost, memory
 from bench.report.efficiency import efficiency, equal_cost
 from bench.report.gallery import draw
 from bench.report.groups import Setting, settings
+from bench.report.hardware import hardware
 from bench.report.health import stability, verifier
 from bench.report.listing import arms, provenance, runs, transfer
 from bench.report.page import examples, write
@@ -104,6 +105,7 @@ def _tables(found: Sequence[Setting], records: Records, reference: str | None, t
         equal_cost(found, records, reference, target),
         cost(found),
         memory(found),
+        hardware(found),
         stability(found),
         verifier(found),
         transfer(found, records),

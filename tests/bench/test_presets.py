@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from bench import presets
-from bench.presets import devices, load, parse_gpus, preset_names, require
+from bench.presets import devices, for_run, load, parse_gpus, preset_names
 
 NAMED = {"cpu", "1xH200", "1xA100-80GB", "4xA100-80GB", "8xH100-80GB", "2x8xH100", "16x8xH100"}
 
@@ -18,7 +18,7 @@ def fresh() -> None:
 def gpus(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, *names: str) -> None:
     """Put an nvidia-smi that lists these GPUs on the path."""
     program = tmp_path / "nvidia-smi"
-    program.write_text("#!/bin/sh\n" + "\n".join(f"echo '{name}'" for name in names) + "\n")
+    program.write_text("#!/bin/sh\n" + "\n".join(f"echo '{name}, 24564'" for name in names) + "\n")
     program.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path) + ":/usr/bin:/bin")
 
@@ -89,18 +89,41 @@ def test_auto_takes_the_largest_preset_that_is_here(
     assert load("auto").name == expected
 
 
-def test_auto_says_when_no_preset_suits(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_unknown_gpus_are_what_their_driver_says(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     gpus(monkeypatch, tmp_path, "NVIDIA GeForce RTX 4090")
-    with pytest.raises(ValueError, match=r"no preset for 1 x NVIDIA GeForce RTX 4090"):
-        load("auto")
+    found = load("auto")
+    assert found.name == "1xNVIDIA GeForce RTX 4090"
+    assert found.device.memory_gib == pytest.approx(24564 / 1024)
+    assert found.device.peak_tflops is None
 
 
-def test_a_run_refuses_hardware_that_is_absent(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    gpus(monkeypatch, tmp_path, *["NVIDIA A100-SXM4-80GB"] * 2)
-    require(load("1xA100-80GB"))
-    require(load("cpu"))
-    with pytest.raises(ValueError, match=r"needs 4 x A100-80GB in this machine, which has 2 x NVIDIA A100"):
-        require(load("4xA100-80GB"))
+def test_a_run_takes_what_is_here(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    gpus(monkeypatch, tmp_path, *["NVIDIA A100-SXM4-80GB"] * 4)
+    assert for_run("auto", cpu=False).name == "1xA100-80GB"
+    assert for_run("1xA100-80GB", cpu=False).name == "1xA100-80GB"
+    assert for_run("auto", cpu=True).name == for_run("cpu", cpu=False).name == "cpu"
+
+
+@pytest.mark.parametrize(
+    ("name", "cpu", "message"),
+    [
+        ("1xH200", False, "needs 1 x H200, and here is NVIDIA A100-SXM4-80GB: use --preset auto"),
+        ("1xA100-80GB", True, "here is NVIDIA A100-SXM4-80GB, which torch does not see"),
+        ("4xA100-80GB", False, "a run trains on one device"),
+        ("1xH100", False, "unknown preset '1xH100'"),
+    ],
+)
+def test_a_run_refuses_hardware_that_is_absent(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str, cpu: bool, message: str
+) -> None:
+    gpus(monkeypatch, tmp_path, "NVIDIA A100-SXM4-80GB")
+    with pytest.raises(ValueError, match=message) as caught:
+        for_run(name, cpu=cpu)
+    assert "\n" not in str(caught.value)
+
+
+def test_without_a_gpu_a_run_is_on_the_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(presets, "installed_gpus", list)
-    with pytest.raises(ValueError, match="which has no GPU"):
-        require(load("1xH200"))
+    assert for_run("auto", cpu=False).name == "cpu"
+    with pytest.raises(ValueError, match="here is no GPU"):
+        for_run("1xH200", cpu=True)
