@@ -7,7 +7,6 @@ from typing import Literal
 from algorithms.core import Algorithm
 from tasks.core import Source, Task
 
-
 ASSETS = Path(__file__).parent / "assets"
 EMBEDDED = "embedded"
 

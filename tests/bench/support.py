@@ -58,7 +58,9 @@ def tiny_gpt2(seed: int = 0, dropout: float = 0.0) -> PreTrainedModel:
     return model.eval()
 
 
-def engine(model: PreTrainedModel, *, needs: Sequence[str] = (), temperature: float = 1.0, **settings: object) -> TorchEngine:
+def engine(
+    model: PreTrainedModel, *, needs: Sequence[str] = (), temperature: float = 1.0, **settings: object
+) -> TorchEngine:
     """A training engine on the CPU."""
     return TorchEngine(
         model,

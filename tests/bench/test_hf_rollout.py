@@ -26,7 +26,9 @@ def sampler(batch: int = 256, **model: object) -> HFRollout:
 def test_a_sample_does_not_depend_on_the_batch_it_lands_in() -> None:
     together = sampler().generate(PROMPTS, SEEDS, SAMPLING)
     small = sampler(batch=3).generate(PROMPTS, SEEDS, SAMPLING)
-    alone = [[sampler().generate([p], [[s]], SAMPLING)[0][0] for s in seeds] for p, seeds in zip(PROMPTS, SEEDS, strict=True)]
+    alone = [
+        [sampler().generate([p], [[s]], SAMPLING)[0][0] for s in seeds] for p, seeds in zip(PROMPTS, SEEDS, strict=True)
+    ]
     for groups in (small, alone):
         for group, want in zip(groups, together, strict=True):
             assert [c.token_ids for c in group] == [c.token_ids for c in want]
@@ -47,7 +49,12 @@ def test_sampler_and_trainer_agree_on_logprobs() -> None:
         model = tiny_llama()
         groups = HFRollout(model, TOKENIZER, EngineConfig(device="cpu")).generate(PROMPTS, SEEDS, sampling)
         rollouts = [
-            Rollout(problem=Problem(id=str(i), prompt="", reference=""), prompt_ids=p, completion=c, score=Score(reward=0, correct=False))
+            Rollout(
+                problem=Problem(id=str(i), prompt="", reference=""),
+                prompt_ids=p,
+                completion=c,
+                score=Score(reward=0, correct=False),
+            )
             for i, (p, group) in enumerate(zip(PROMPTS, groups, strict=True))
             for c in group
         ]
@@ -96,7 +103,12 @@ def test_several_end_ids_are_handled() -> None:
     engine_ = sampler()
     engine_.model.generation_config.eos_token_id = [1, 9]  # type: ignore[union-attr]
     both = HFRollout(engine_.model, TOKENIZER, EngineConfig(device="cpu"))
-    ends = {c.token_ids[-1] for g in both.generate(PROMPTS, [range(40)] * 3, SAMPLING) for c in g if c.finish_reason == "stop"}
+    ends = {
+        c.token_ids[-1]
+        for g in both.generate(PROMPTS, [range(40)] * 3, SAMPLING)
+        for c in g
+        if c.finish_reason == "stop"
+    }
     assert {1, 9} <= ends
 
 

@@ -16,7 +16,17 @@ from bench.models import latest_checkpoint
 from bench.rollout import ProblemStream
 from tasks.core import Problem
 
-SMALL = ["--samples-per-step", "16", "--eval.limit", "6", "--eval.num-samples", "2", "--checkpoint-every", "2", "--quiet"]
+SMALL = [
+    "--samples-per-step",
+    "16",
+    "--eval.limit",
+    "6",
+    "--eval.num-samples",
+    "2",
+    "--checkpoint-every",
+    "2",
+    "--quiet",
+]
 TIMES = ("time/", "perf/", "memory/", "cost/device_s")
 
 
@@ -45,7 +55,15 @@ def grpo(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_a_run_directory_holds_what_it_should(grpo: Path) -> None:
-    names = {"config.json", "provenance.json", "steps.jsonl", "evals.jsonl", "eval_problems.jsonl", "completions.jsonl", "summary.json"}
+    names = {
+        "config.json",
+        "provenance.json",
+        "steps.jsonl",
+        "evals.jsonl",
+        "eval_problems.jsonl",
+        "completions.jsonl",
+        "summary.json",
+    }
     assert names | {"checkpoint"} == {p.name for p in grpo.iterdir()}
     config = json.loads((grpo / "config.json").read_text())
     assert (config["algo_name"], config["task_name"], config["algo"]["group_size"]) == ("grpo", "gsm8k", 4)
@@ -87,7 +105,9 @@ def test_the_first_step_is_on_policy(grpo: Path) -> None:
 @pytest.mark.parametrize("algo", ["grpo", "ppo"])
 def test_one_seed_one_result_another_seed_another(algo: str, tmp_path: Path) -> None:
     flags = ["--algo", algo, "--budget", "steps=2"]
-    first, again, other = (run(tmp_path, *flags, "--seed", seed, "--name", name) for seed, name in (("0", "a"), ("0", "b"), ("1", "c")))
+    first, again, other = (
+        run(tmp_path, *flags, "--seed", seed, "--name", name) for seed, name in (("0", "a"), ("0", "b"), ("1", "c"))
+    )
     assert rows(first) == rows(again)
     assert rows(first, "evals") == rows(again, "evals")
     assert all(torch.equal(a, b) for a, b in zip(weights(first).values(), weights(again).values(), strict=True))
@@ -96,10 +116,12 @@ def test_one_seed_one_result_another_seed_another(algo: str, tmp_path: Path) -> 
 
 @pytest.mark.parametrize("algo", ["grpo", "ppo"])
 def test_a_killed_run_resumes_to_the_same_rows_and_weights(algo: str, tmp_path: Path) -> None:
-    """tr-58, tr-59: kill -9 after the checkpoint of step 2 of 5; all but times equal the run left alone, bit for bit."""
+    """tr-58, tr-59: kill -9 after the checkpoint of step 2 of 5; all but times equal the run left alone, bitwise."""
     flags = ["--algo", algo, "--budget", "steps=5", "--optimizer.schedule", "linear"]
     whole = run(tmp_path / "whole", *flags)
-    process = subprocess.Popen([sys.executable, "-m", "bench", "run", *SMALL, *flags, "--out", str(tmp_path / "killed")])
+    process = subprocess.Popen(
+        [sys.executable, "-m", "bench", "run", *SMALL, *flags, "--out", str(tmp_path / "killed")]
+    )
     deadline = time.monotonic() + 300
     while not list((tmp_path / "killed").glob("*/checkpoint/step-000002/state.pt")):
         assert process.poll() is None
@@ -119,7 +141,9 @@ def test_a_killed_run_resumes_to_the_same_rows_and_weights(algo: str, tmp_path: 
     assert all(torch.equal(a[name], b[name]) for name in a)
 
 
-def test_resume_refuses_what_it_cannot_go_on_with(grpo: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_resume_refuses_what_it_cannot_go_on_with(
+    grpo: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["run", "--resume", str(tmp_path)]) == 2
     assert "cannot be read" in capsys.readouterr().err
     assert main(["run", "--resume", str(grpo)]) == 2
@@ -145,7 +169,9 @@ def test_resume_refuses_a_damaged_checkpoint(tmp_path: Path, capsys: pytest.Capt
     assert "cannot be read" in capsys.readouterr().err
 
 
-def test_an_existing_run_directory_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_existing_run_directory_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.setattr("bench.session.run_path", lambda chosen: tmp_path / "same")  # pyright: ignore
     (tmp_path / "same").mkdir()
     assert main(["run", *SMALL, "--budget", "steps=1"]) == 2
@@ -163,7 +189,17 @@ def test_a_run_that_diverges_keeps_its_records_and_exits_1(tmp_path: Path) -> No
         "    def policy_loss(self, policy, batch, targets):\n"
         "        return TokenLoss(loss=policy.logprobs * float('nan'), metrics={})\n"
     )
-    command = [sys.executable, "-m", "bench", "run", *SMALL, "--algo", "poisoned_plugin:Poisoned", "--budget", "steps=2"]
+    command = [
+        sys.executable,
+        "-m",
+        "bench",
+        "run",
+        *SMALL,
+        "--algo",
+        "poisoned_plugin:Poisoned",
+        "--budget",
+        "steps=2",
+    ]
     done = subprocess.run(
         [*command, "--out", str(tmp_path / "out")], capture_output=True, text=True, check=False, env=_path(tmp_path)
     )
@@ -227,7 +263,10 @@ def test_the_prompt_stream_is_a_fresh_shuffle_each_pass_and_resumes() -> None:
 
 def test_every_method_sees_the_same_prompts(tmp_path: Path) -> None:
     flags = ["--budget", "steps=1", "--completions-per-step", "16"]
-    grpo, ppo = (run(tmp_path, "--algo", algo, *flags, *extra) for algo, extra in (("grpo", ["--algo.group-size", "4"]), ("ppo", [])))
+    grpo, ppo = (
+        run(tmp_path, "--algo", algo, *flags, *extra)
+        for algo, extra in (("grpo", ["--algo.group-size", "4"]), ("ppo", []))
+    )
     of_grpo = list(dict.fromkeys(r["problem"] for r in rows(grpo, "completions")))
     assert of_grpo == [r["problem"] for r in rows(ppo, "completions")][:4]
 

@@ -65,7 +65,9 @@ def test_bench_data_is_used_before_the_hub(tmp_path: Path, monkeypatch: pytest.M
         (["--eval.checkpoint", "best"], "--eval.every"),
     ],
 )
-def test_a_mistake_is_one_line_and_exit_code_2(flags: list[str], words: str, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_a_mistake_is_one_line_and_exit_code_2(
+    flags: list[str], words: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
     assert main(["run", *flags, "--out", str(tmp_path / "out")]) == 2
     error = capsys.readouterr().err
     assert words in error

@@ -49,7 +49,16 @@ def gradient(algorithm: Algorithm, max_tokens: int) -> Tensor:
         return algorithm.policy_loss(trainer.forward(padded, entropy_grad=False), part, part_targets)  # type: ignore[arg-type]
 
     accumulate(
-        trainer, sequences(rows), batch, targets, torch.arange(len(rows)), algorithm.aggregation, max_tokens, micro, Means(), "actor"
+        trainer,
+        sequences(rows),
+        batch,
+        targets,
+        torch.arange(len(rows)),
+        algorithm.aggregation,
+        max_tokens,
+        micro,
+        Means(),
+        "actor",
     )
     return torch.cat([p.grad.flatten() for p in trainer.policy.parameters() if p.grad is not None])
 
@@ -95,7 +104,15 @@ def test_first_grpo_loss_is_zero_and_still_teaches() -> None:
     before = [p.detach().clone() for p in trainer.policy.parameters()]
     batch = batch_of(algorithm, rows, trainer)
     metrics, updates = update(
-        trainer, algorithm, CriticConfig(), sequences(rows), batch, algorithm.targets(batch), RATES, 10_000, generator(0)
+        trainer,
+        algorithm,
+        CriticConfig(),
+        sequences(rows),
+        batch,
+        algorithm.targets(batch),
+        RATES,
+        10_000,
+        generator(0),
     )
     assert abs(metrics["actor/loss"]) < 1e-6
     assert metrics["actor/grad_norm"] > 0.01
@@ -110,7 +127,17 @@ def test_old_values_stay_fixed_through_an_update() -> None:
     trainer = engine(tiny_llama(), needs=["values"])
     batch = batch_of(algorithm, rows, trainer)
     kept = batch.values.clone()  # type: ignore[union-attr]
-    update(trainer, algorithm, CriticConfig(), sequences(rows), batch, algorithm.targets(batch), RATES, 10_000, generator(0))
+    update(
+        trainer,
+        algorithm,
+        CriticConfig(),
+        sequences(rows),
+        batch,
+        algorithm.targets(batch),
+        RATES,
+        10_000,
+        generator(0),
+    )
     assert torch.equal(kept, batch.values)  # type: ignore[arg-type]
     assert not torch.allclose(batch_of(algorithm, rows, trainer).values, kept)  # type: ignore[arg-type]
 
@@ -122,7 +149,16 @@ def test_critic_pretraining_leaves_the_policy_alone() -> None:
     before = [p.detach().clone() for p in trainer.policy.parameters()]
     batch = batch_of(algorithm, rows, trainer)
     metrics, updates = update(
-        trainer, algorithm, CriticConfig(), sequences(rows), batch, algorithm.targets(batch), RATES, 10_000, generator(0), critic_only=True
+        trainer,
+        algorithm,
+        CriticConfig(),
+        sequences(rows),
+        batch,
+        algorithm.targets(batch),
+        RATES,
+        10_000,
+        generator(0),
+        critic_only=True,
     )
     assert updates == 0
     assert metrics["critic/grad_norm"] > 0
@@ -149,7 +185,17 @@ def test_a_loss_that_is_not_finite_is_not_applied(poison: float) -> None:
     algorithm = Poisoned(poison=poison)
     batch = batch_of(algorithm, rows, trainer)
     with pytest.raises(DivergedError, match="policy"):
-        update(trainer, algorithm, CriticConfig(), sequences(rows), batch, algorithm.targets(batch), RATES, 10_000, generator(0))
+        update(
+            trainer,
+            algorithm,
+            CriticConfig(),
+            sequences(rows),
+            batch,
+            algorithm.targets(batch),
+            RATES,
+            10_000,
+            generator(0),
+        )
     assert all(torch.equal(a, b) for a, b in zip(before, trainer.policy.parameters(), strict=True))
     assert all(p.grad is None for p in trainer.policy.parameters())
 
@@ -161,7 +207,15 @@ def test_everything_truncated_and_masked_gives_zero() -> None:
     trainer = engine(tiny_llama())
     batch = batch_of(algorithm, rows, trainer)
     metrics, _ = update(
-        trainer, algorithm, CriticConfig(), sequences(rows), batch, algorithm.targets(batch), RATES, 10_000, generator(0)
+        trainer,
+        algorithm,
+        CriticConfig(),
+        sequences(rows),
+        batch,
+        algorithm.targets(batch),
+        RATES,
+        10_000,
+        generator(0),
     )
     assert metrics["actor/loss"] == 0
     assert metrics["actor/grad_norm"] == 0
@@ -178,7 +232,9 @@ def test_kl_coefficient_reaches_the_gradient() -> None:
         rows = rollouts()
         batch = batch_of(algorithm, rows, trainer)
         out = algorithm.policy_loss(
-            trainer.forward(sequences(rows).pad(torch.arange(len(rows))), entropy_grad=False), batch, algorithm.targets(batch)
+            trainer.forward(sequences(rows).pad(torch.arange(len(rows))), entropy_grad=False),
+            batch,
+            algorithm.targets(batch),
         )
         out.loss.sum().backward()
         got.append(torch.cat([p.grad.flatten() for p in trainer.policy.parameters() if p.grad is not None]))
@@ -235,7 +291,11 @@ def test_groups_go_by_problem_not_by_position() -> None:
     """tr-06: shuffled rows keep their groups."""
     rows = rollouts()
     order = torch.randperm(len(rows), generator=generator(1)).tolist()
-    straight = GRPO(group_size=4, kl_coef=0.0).targets(batch_of(GRPO(group_size=4, kl_coef=0.0), rows, engine(tiny_llama())))
+    straight = GRPO(group_size=4, kl_coef=0.0).targets(
+        batch_of(GRPO(group_size=4, kl_coef=0.0), rows, engine(tiny_llama()))
+    )
     shuffled = [rows[i] for i in order]
-    mixed = GRPO(group_size=4, kl_coef=0.0).targets(batch_of(GRPO(group_size=4, kl_coef=0.0), shuffled, engine(tiny_llama())))
+    mixed = GRPO(group_size=4, kl_coef=0.0).targets(
+        batch_of(GRPO(group_size=4, kl_coef=0.0), shuffled, engine(tiny_llama()))
+    )
     assert torch.allclose(straight.advantages[order], mixed.advantages)
