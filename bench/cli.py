@@ -105,4 +105,53 @@ def doctor(arguments: Arguments) -> int:
     return command.doctor(flags(command.DoctorConfig, arguments, prog="python -m bench doctor"))
 
 
-COMMANDS: dict[str, Callable[[Arguments], int]] = {"run": run, "list": show_list, "doctor": doctor}
+def evaluate(arguments: Arguments) -> int:
+    """Evaluate a model, a checkpoint or a run on held-out problems"""
+    without_hub()
+    from bench.examine import EvalCommand, examine
+    from bench.settings import flags
+
+    command = flags(EvalCommand, arguments, prog="python -m bench eval")
+    quieten()
+    return examine(command)
+
+
+def report(arguments: Arguments) -> int:
+    """tables, figures and one page from recorded runs"""
+    from bench.report import ReportConfig, report_command
+    from bench.settings import flags
+
+    return report_command(flags(ReportConfig, arguments, prog="python -m bench report"))
+
+
+def plan(arguments: Arguments) -> int:
+    """memory, time and cost of a run on given GPUs, before renting them"""
+    from bench.plan import PlanConfig
+    from bench.plan import plan as command
+    from bench.settings import flags
+
+    return command(flags(PlanConfig, arguments, prog="python -m bench plan"))
+
+
+def pipeline(arguments: Arguments) -> int:
+    """cold-start: rebuild an embedded model from nothing"""
+    from bench.plugins import nearest
+    from bench.settings import flags
+
+    if not arguments or arguments[0] != "cold-start":
+        raise UserError(f"pipeline {' '.join(arguments[:1])}: {nearest(''.join(arguments[:1]), ['cold-start'])}")
+    from bench.pipeline.cold_start import ColdStart, command
+
+    quieten()
+    return command(flags(ColdStart, arguments[1:], prog="python -m bench pipeline cold-start"))
+
+
+COMMANDS: dict[str, Callable[[Arguments], int]] = {
+    "run": run,
+    "eval": evaluate,
+    "report": report,
+    "plan": plan,
+    "pipeline": pipeline,
+    "list": show_list,
+    "doctor": doctor,
+}

@@ -28,6 +28,11 @@ class Sampling:
     top_k: int = 0
     """Number of likeliest tokens kept; 0 keeps all."""
 
+    @staticmethod
+    def default_budget(*, ours: bool) -> int:
+        """What None stands for."""
+        return 64 if ours else 512
+
     @property
     def budget(self) -> int:
         """The generation budget, once resolved."""
@@ -148,6 +153,8 @@ class RunConfig:
     """Completions of each step written to completions.jsonl."""
     track: Literal["none", "tensorboard", "wandb"] = "none"
     """Send the metrics to a tracker as well."""
+    profile: bool = False
+    """Time forward, backward and optimizer apart, and print each phase's share at the end."""
     quiet: bool = False
     """Print the closing lines only."""
 

@@ -2,7 +2,7 @@
 
 import importlib.util
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
 
@@ -30,6 +30,21 @@ SHOWN: tuple[tuple[str, str, str], ...] = (  # label, metric, format
 def describe(row: Row) -> str:
     """The figures of a step in one line; those that are missing are left out."""
     return "  ".join(f"{label} {row[name]:{form}}" for label, name, form in SHOWN if row.get(name) is not None)
+
+
+def profile(rows: Sequence[Row]) -> str:
+    """Where the steps' time went, and how much of the machine's peak each phase reached."""
+    total = sum(row["time/step_s"] for row in rows)
+    lines = [f"{'phase':<12}{'s':>9}{'share':>8}  of the matrix-product rate"]
+    names = ("rollout", "score", "logprobs", "update", "forward", "backward", "optimizer", "sync", "other")
+    for name in names:
+        kind = "profile" if name in ("forward", "backward", "optimizer") else "time"
+        seconds = sum(row.get(f"{kind}/{name}_s", 0.0) for row in rows)
+        rates = [(row[f"perf/mfu/{name}"], row[f"time/{name}_s"]) for row in rows if f"perf/mfu/{name}" in row]
+        reached = f"{sum(r * s for r, s in rates) / seconds:>10.1%}" if rates else ""
+        label = f"  {name}" if kind == "profile" else name
+        lines.append(f"{label:<12}{seconds:>9.2f}{seconds / total:>8.1%}{reached}")
+    return "\n".join(lines)
 
 
 class Display:

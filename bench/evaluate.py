@@ -84,7 +84,7 @@ def summarise(verdicts: Sequence[Verdicts], num_samples: int) -> dict[str, Any]:
         "format_frac": mean_of(r.score.format_ok for r in greedy),
         "truncated_frac": mean_of(r.completion.finish_reason == "length" for r in greedy),
         "length_mean": mean_of(len(r.completion.token_ids) for r in greedy),
-        "parse_fail_frac": mean_of(r.score.answer is None for r in greedy),
+        "error_frac": mean_of(r.score.error is not None for r in greedy),
     }
     if num_samples:
         rates = [v.num_correct / num_samples for v in verdicts]
@@ -98,6 +98,19 @@ def summarise(verdicts: Sequence[Verdicts], num_samples: int) -> dict[str, Any]:
             "maj_at_k": {str(num_samples): mean_of(maj_at_k(v.sampled) for v in verdicts)},
         }
     return row
+
+
+def describe(summary: dict[str, Any]) -> str:
+    """The figures in one line."""
+    text = f"greedy accuracy {summary['accuracy']:.1%}"
+    if summary["accuracy_ci95"] is not None:
+        low, high = summary["accuracy_ci95"]
+        text += f" [{low:.1%}, {high:.1%}]"
+    if "sampled_accuracy" in summary:
+        text += f", sampled {summary['sampled_accuracy']:.1%}"
+    if summary["format_frac"] is not None:
+        text += f", well-formed {summary['format_frac']:.1%}"
+    return text + f" ({summary['num_problems']} problems)"
 
 
 def mean_of(values: Iterator[Any] | Sequence[Any]) -> float | None:

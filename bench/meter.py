@@ -79,6 +79,38 @@ class CudaDriver:
         }
 
 
+class Clock:
+    """Seconds of named parts of the update, when asked for: it waits for the device, which costs a little."""
+
+    def __init__(self, device: torch.device) -> None:
+        self.device = device
+        self.running = False
+        self._seconds: dict[str, float] = {}
+
+    @contextmanager
+    def __call__(self, name: str) -> Generator[None]:
+        """Time of the block counts as `name`'s, if the clock runs and the block trains."""
+        if not (self.running and torch.is_grad_enabled()):
+            yield
+            return
+        synchronise(self.device)
+        start = time.perf_counter()
+        yield
+        synchronise(self.device)
+        self._seconds[name] = self._seconds.get(name, 0.0) + time.perf_counter() - start
+
+    def take(self) -> dict[str, float]:
+        """`profile/<name>_s` since the last call."""
+        seconds, self._seconds = self._seconds, {}
+        return {f"profile/{name}_s": value for name, value in seconds.items()}
+
+
+def synchronise(device: torch.device) -> None:
+    """Wait for what the device was given to do."""
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+
+
 def tree_pss() -> int:
     """Proportional set size of this process and its descendants, in bytes."""
     pids = [os.getpid(), *(child.pid for child in psutil.Process().children(recursive=True))]
@@ -111,12 +143,12 @@ class Meter:
     def phase(self, name: Phase) -> Generator[None]:
         """Time and memory of the block count as this phase's."""
         self.driver.reset()
-        self._synchronise()
+        synchronise(self.device)
         start = time.perf_counter()
         try:
             yield
         finally:
-            self._synchronise()
+            synchronise(self.device)
             self._seconds[name] = self._seconds.get(name, 0.0) + time.perf_counter() - start
             for key, value in self.driver.peaks(name).items():
                 self._peaks[key] = max(value, self._peaks.get(key, 0))
@@ -127,7 +159,3 @@ class Meter:
         metrics |= {name: value / GIB for name, value in self._peaks.items()}
         self._seconds, self._peaks = {}, {}
         return metrics
-
-    def _synchronise(self) -> None:
-        if self.device.type == "cuda":
-            torch.cuda.synchronize(self.device)

@@ -1,17 +1,20 @@
 """What a step's rows say, by one definition for every algorithm."""
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from algorithms import ops
-from algorithms.core import Batch, Targets
+from algorithms.core import Batch, Targets, required
 from bench.batch import scored
 from bench.rollout import Rollout
 from bench.train import explained_variance
 
 Row = dict[str, Any]
+UNREAD = ("no-answer", "unparseable")  # errors of a completion in which no answer could be read
 
 
 def rollout_metrics(rollouts: Sequence[Rollout], group_size: int) -> Row:
@@ -29,10 +32,12 @@ def rollout_metrics(rollouts: Sequence[Rollout], group_size: int) -> Row:
         "completion/length_max": float(scores.lengths.max()),
         "completion/truncated_frac": float(scores.truncated.float().mean()),
         "completion/format_frac": mean_of([r.score.format_ok for r in rollouts]),
-        "verifier/parse_fail_frac": mean_of([r.score.answer is None for r in rollouts]),
+        "verifier/parse_fail_frac": mean_of([r.score.error in UNREAD for r in rollouts]),
         "verifier/timeout_frac": mean_of([r.score.error == "timeout" for r in rollouts]),
         "verifier/error_frac": mean_of([r.score.error is not None for r in rollouts]),
     }
+    for rule, count in Counter(r.score.rule for r in rollouts if r.score.rule is not None).items():
+        row[f"verifier/rule/{rule}"] = count / len(rollouts)
     if group_size > 1:
         rate = ops.group_mean(correct, scores.group)
         row |= {
@@ -63,11 +68,27 @@ def critic_metrics(batch: Batch, targets: Targets) -> Row:
     """How good the critic's values were before the update; absent without a critic."""
     if batch.values is None or targets.returns is None:
         return {}
-    return {
+    return error_by_position(batch) | {
         "critic/explained_variance": explained_variance(batch, targets),
         "critic/value_mean": token_mean(batch.values, batch.mask),
         "critic/return_mean": token_mean(targets.returns, batch.mask),
     }
+
+
+def error_by_position(batch: Batch) -> Row:
+    """Mean |value - Monte-Carlo return| by tenths of the completion: `critic/error_at/0.1` is its first tenth.
+
+    The return is the trained reward at the end, undiscounted, without what a KL in the reward costs.
+    """
+    errors = (required(batch.values) - batch.rewards[:, None]).abs()
+    steps = torch.arange(batch.mask.shape[1])
+    tenth = (10 * steps / batch.lengths[:, None]).long()  # (B, T)
+    row: Row = {}
+    for i in range(10):
+        here = batch.mask & (tenth == i)
+        if here.any():
+            row[f"critic/error_at/{(i + 1) / 10}"] = token_mean(errors, here)
+    return row
 
 
 def token_mean(x: Tensor, mask: Tensor) -> float:

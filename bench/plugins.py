@@ -12,7 +12,8 @@ from algorithms import ALGORITHMS
 from algorithms.core import Algorithm
 from bench.config import UserError
 from tasks import TASKS
-from tasks.core import Problem, Score, Split, Task
+from tasks.core import DataError, Problem, Score, Split, Task
+from tasks.logic import puzzle_task
 
 Reward = Callable[[Problem, str], float]
 
@@ -30,11 +31,16 @@ def find_algorithm(name: str) -> type[Algorithm]:
 
 
 def find_task(name: str) -> type[Task]:
-    """A registered task, or `pkg.mod:Class`.
+    """A registered task, `rg:NAME` of reasoning-gym, or `pkg.mod:Class`.
 
     Raises:
         UserError: unknown; says the nearest name.
     """
+    if name.startswith("rg:"):
+        try:
+            return puzzle_task(name)
+        except DataError as error:
+            raise UserError(f"--task {name}: {error}") from error
     found = imported(name, "--task") if ":" in name else named(name, TASKS, "--task")
     if not (isinstance(found, type) and hasattr(found, "problems") and hasattr(found, "score")):
         raise UserError(f"--task {name}: not a task; it needs problems(split) and score(problem, completion)")

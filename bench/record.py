@@ -105,6 +105,18 @@ def write_json(path: Path, value: Any) -> None:  # noqa: ANN401 - any JSON value
     sync_folder(path.parent)
 
 
+def read_json(path: Path) -> dict[str, Any]:
+    """A JSON object of a run directory.
+
+    Raises:
+        UserError: it is not there or cannot be read.
+    """
+    try:
+        return json.loads(path.read_text())
+    except (OSError, json.JSONDecodeError) as error:
+        raise UserError(f"{path}: cannot be read: {error}") from error
+
+
 def sync_folder(path: Path) -> None:
     """Make a rename in this folder survive a loss of power."""
     descriptor = os.open(path, os.O_RDONLY)
@@ -193,6 +205,12 @@ class Recorder:
                 with path.open("r+b") as file:
                     file.truncate(sum(len(line) + 1 for line in lines[: counts[stream]]))
                     os.fsync(file.fileno())
+
+    def rows(self, stream: str) -> list[Row]:
+        """What has been written to `<stream>.jsonl`."""
+        self.flush()
+        path = self.path / f"{stream}.jsonl"
+        return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
     def counts(self) -> dict[str, int]:
         """Rows of each stream so far."""

@@ -1,30 +1,22 @@
 """The loop, top to bottom: tasks -> rollout -> scoring -> targets -> update -> record."""
 
 import math
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from algorithms.core import Algorithm, Scored
 from bench.batch import pad_columns, scored, sequences
 from bench.config import Budget, RunConfig
-from bench.meter import Meter
+from bench.meter import Meter, Phase
 from bench.metrics import batch_metrics, critic_metrics, rollout_metrics
 from bench.rollout import ProblemStream, Rollout, RolloutEngine, generate, generator, score
 from bench.train import LearningRates, TrainEngine, annotate, update
 from bench.work import Work
 from tasks.core import Problem, Task
 
-COUNTERS = (
-    "data/prompts",
-    "data/samples_generated",
-    "data/samples_trained",
-    "data/tokens_generated",
-    "data/tokens_trained",
-    "data/updates",
-    "cost/flops",
-    "cost/device_s",
-)
+PHASES: tuple[Phase, ...] = ("sync", "rollout", "score", "logprobs", "update")
 
 
 class NoSignalError(Exception):
@@ -39,6 +31,11 @@ class State:
     step: int = 0
     position: int = 0  # in the prompt stream
     counters: dict[str, float] = field(default_factory=dict[str, float])  # what is not counted has no key
+
+    def count(self, amounts: Mapping[str, float]) -> None:
+        """Add to the counters."""
+        for name, amount in amounts.items():
+            self.counters[name] = self.counters.get(name, 0) + amount
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,6 +83,7 @@ def used(budget: Budget, state: State) -> float:
 
 def one_step(parts: Parts, state: State, progress: float) -> Step:
     """Roll out, score, assign credit, update; then account for it."""
+    start = time.perf_counter()
     config, meter, algorithm = parts.config, parts.meter, state.algorithm
     with meter.phase("sync"):
         parts.rollout.load_weights(parts.trainer.weights())
@@ -117,30 +115,29 @@ def one_step(parts: Parts, state: State, progress: float) -> Step:
             generator(config.seed, "minibatches", state.step),
             critic_only=state.step < config.critic.pretrain_steps and "values" in algorithm.needs,
         )
-    measured = meter.take()
-    seconds = sum(v for k, v in measured.items() if k.startswith("time/"))
-    flops = parts.work.step(rollouts, kept, algorithm, config, policy_updated=num_updates > 0)
-    state.step += 1
     state.algorithm = algorithm.adapt({name.removeprefix("actor/"): value for name, value in updated.items()})
-    generated, trained = (sum(len(r.completion.token_ids) for r in part) for part in (rollouts, kept))
-    added = (
-        len(rollouts) / algorithm.group_size,
-        len(rollouts),
-        len(kept),
-        generated,
-        trained,
-        num_updates,
-        flops,
-        seconds,
-    )
-    for name, amount in zip(COUNTERS, added, strict=True):
-        if amount is not None:
-            state.counters[name] = state.counters.get(name, 0) + amount
+    state.step += 1
     row: dict[str, Any] = {"step": state.step}
     row |= rollout_metrics(rollouts, algorithm.group_size) | batch_metrics(batch, kept) | critic_metrics(batch, targets)
-    row |= updated | measured | parts.work.memory(parts, measured) | {"time/step_s": seconds}
-    row |= parts.work.rates(measured, generated, trained, flops, seconds)
-    row |= state.counters
+    work = parts.work.step(rollouts, kept, algorithm, config, policy_updated=num_updates > 0)
+    measured = meter.take() | parts.trainer.clock.take()
+    measured["time/step_s"] = time.perf_counter() - start
+    measured["time/other_s"] = measured["time/step_s"] - sum(measured[f"time/{phase}_s"] for phase in PHASES)
+    generated, trained = (sum(len(r.completion.token_ids) for r in part) for part in (rollouts, kept))
+    state.count(
+        {
+            "data/prompts": len(rollouts) / algorithm.group_size,
+            "data/samples_generated": len(rollouts),
+            "data/samples_trained": len(kept),
+            "data/tokens_generated": generated,
+            "data/tokens_trained": trained,
+            "data/updates": num_updates,
+            "cost/device_s": measured["time/step_s"],
+        }
+        | ({"cost/flops": sum(work.values())} if work else {})
+    )
+    row |= updated | measured | parts.work.memory(parts, measured)
+    row |= parts.work.rates(measured, generated, trained, work) | state.counters
     return Step(row=row, rollouts=rollouts)
 
 

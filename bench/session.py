@@ -1,6 +1,5 @@
 """One run from settings to summary: builds the parts, drives the loop, records, evaluates, resumes."""
 
-import json
 import signal
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
@@ -13,18 +12,19 @@ from typing import Any, Self, cast
 import torch
 
 from bench.config import Budget, RunConfig, UserError
-from bench.console import Display, tracker
+from bench.console import Display, profile, tracker
 from bench.engines.hf import HFRollout
 from bench.engines.torch_train import TorchEngine
-from bench.evaluate import judge, problem_rows, summarise
+from bench.evaluate import describe, judge, problem_rows, summarise
 from bench.meter import Meter
 from bench.models import latest_checkpoint, load_model, load_tokenizer, locate, named_weights, pick_device
 from bench.plugins import RewardedTask, imported
-from bench.record import Recorder, provenance, write_json
+from bench.record import Recorder, provenance, read_json, write_json
 from bench.rollout import Rollout
 from bench.run import NoSignalError, Parts, State, train, used
 from bench.settings import Chosen, Tree, fingerprint, from_tree, is_embedded, overlay, resolve
 from bench.shape import ModelShape
+from bench.stability import indices
 from bench.train import DivergedError
 from bench.work import Work, measured_peak
 from tasks.core import DataError, Problem, Split, Task
@@ -77,10 +77,10 @@ def resume(path: Path, *, quiet: bool) -> int:
     Raises:
         UserError: nothing to resume, a run that has ended, or a checkpoint of other settings.
     """
-    tree = read_record(path / "config.json")
+    tree = read_json(path / "config.json")
     summary = path / "summary.json"
-    if summary.exists() and read_record(summary).get("status") != "interrupted":
-        raise UserError(f"{path} has ended ({read_record(summary)['status']}): there is nothing to resume")
+    if summary.exists() and read_json(summary).get("status") != "interrupted":
+        raise UserError(f"{path} has ended ({read_json(summary)['status']}): there is nothing to resume")
     name = tree.pop("arm")
     chosen = from_tree(tree, str(path / "config.json"))
     chosen = replace(chosen, config=replace(chosen.config, name=name, quiet=quiet))
@@ -94,18 +94,6 @@ def resume(path: Path, *, quiet: bool) -> int:
     summary.unlink(missing_ok=True)
     session.display.say(f"resuming {path} after step {state.step}")
     return session.drive(recorder, state, best)
-
-
-def read_record(path: Path) -> Tree:
-    """A JSON file of a run directory.
-
-    Raises:
-        UserError: it is not there or cannot be read.
-    """
-    try:
-        return json.loads(path.read_text())
-    except (OSError, json.JSONDecodeError) as error:
-        raise UserError(f"{path}: cannot be read: {error}") from error
 
 
 def run_path(chosen: Chosen) -> Path:
@@ -153,6 +141,7 @@ class Session:
                 critic=config.critic,
             )
         self.load_cost = self.meter.take()
+        self.trainer.clock.running = config.profile
         self.work = Work(self._shape(), measured_peak(self.device, config.engine.dtype))
         self.num_dropped = self._drop_long_prompts()
 
@@ -195,19 +184,21 @@ class Session:
             meter=self.meter,
             work=self.work,
         )
-        status, message = "finished", None
+        status, message, diverged_at = "finished", None, None
         with self.display, Interrupt() as interrupt:
             try:
                 self._loop(recorder, parts, state, best, interrupt)
                 status = "interrupted" if interrupt.asked else "finished"
             except DivergedError as error:
-                status, message = "diverged", f"diverged in step {state.step + 1}: {error}"
+                diverged_at = state.step + 1
+                status, message = "diverged", f"diverged in step {diverged_at}: {error}"
             except NoSignalError as error:
                 status, message = "no-signal", f"step {state.step + 1}: {error}"
             except OSError as error:
                 raise UserError(
                     f"{recorder.path}: cannot write: {error.strerror}; free some space, then --resume {recorder.path}"
                 ) from error
+        rows = recorder.rows("steps")
         recorder.close(
             {
                 "status": status,
@@ -216,8 +207,11 @@ class Session:
                 "seconds": state.counters.get("cost/device_s", 0.0),
                 "checkpoint": self.config.eval.checkpoint,
                 "best_step": best.step if best.step >= 0 else None,
+                "stability": indices(rows, diverged_at=diverged_at),
             }
         )
+        if self.config.profile:
+            self.display.always(profile(rows))
         if message:
             self.display.always(message)
         self.display.always(str(recorder.path))
@@ -269,7 +263,7 @@ class Session:
         place: Tree = {"step": state.step, "split": split, "task": self.chosen.task_name}
         recorder.write("evals", place | summary | state.counters | self.meter.take())
         recorder.write_many("eval_problems", (place | row for row in problem_rows(verdicts)))
-        self.display.say(describe_evaluation(state.step, split, summary))
+        self.display.say(f"step {state.step:>4}  {split}: {describe(summary)}")
         return summary["accuracy"]
 
     def _examples(self, step: int, rollouts: Sequence[Rollout]) -> list[Tree]:
@@ -401,14 +395,3 @@ class Session:
             return ModelShape.from_config(self.model.config)
         except ValueError:
             return None
-
-
-def describe_evaluation(step: int, split: str, summary: Tree) -> str:
-    """One line."""
-    low, high = summary["accuracy_ci95"] or (float("nan"), float("nan"))
-    text = f"step {step:>4}  {split}: greedy accuracy {summary['accuracy']:.1%} [{low:.1%}, {high:.1%}]"
-    if "sampled_accuracy" in summary:
-        text += f", sampled {summary['sampled_accuracy']:.1%}"
-    if summary["format_frac"] is not None:
-        text += f", well-formed {summary['format_frac']:.1%}"
-    return text + f" ({summary['num_problems']} problems)"

@@ -19,7 +19,7 @@ import tomli_w
 import tyro
 
 from algorithms.core import Algorithm
-from bench.config import ASSETS, EMBEDDED, SOURCES, Budget, RunConfig, UserError
+from bench.config import ASSETS, EMBEDDED, SOURCES, Budget, RunConfig, Sampling, UserError
 from bench.plugins import find_algorithm, find_task, nearest
 from bench.record import plain
 from tasks.core import Task
@@ -219,7 +219,9 @@ def resolve(chosen: Chosen) -> Chosen:
     ours = is_embedded(config.model)
     config = replace(
         config,
-        sampling=replace(config.sampling, max_new_tokens=config.sampling.max_new_tokens or (64 if ours else 512)),
+        sampling=replace(
+            config.sampling, max_new_tokens=config.sampling.max_new_tokens or Sampling.default_budget(ours=ours)
+        ),
         optimizer=replace(
             config.optimizer, lr=config.optimizer.lr if config.optimizer.lr is not None else (2e-4 if ours else 1e-6)
         ),
@@ -292,5 +294,5 @@ def check(config: RunConfig) -> None:
 
 def fingerprint(tree: Mapping[str, Any]) -> str:
     """Equal for configurations that give equal runs: where a run is written and how it is shown does not matter."""
-    matters = {k: v for k, v in tree.items() if k not in ("out", "quiet", "track", "arm")}
+    matters = {k: v for k, v in tree.items() if k not in ("out", "quiet", "track", "profile", "arm")}
     return hashlib.sha256(json.dumps(matters, sort_keys=True).encode()).hexdigest()

@@ -14,6 +14,7 @@ from algorithms import ops
 from algorithms.core import Aggregation, Algorithm, Batch, PolicyOutput, Rows, Scored, Targets, TokenLoss, required
 from bench.batch import Padded, Sequences, cut, micro_batches
 from bench.config import CriticConfig
+from bench.meter import Clock
 
 Role = Literal["policy", "critic"]
 Metrics = dict[str, float]
@@ -28,6 +29,7 @@ class TrainEngine(Protocol):
     """Whatever holds the weights being trained: plain torch, DeepSpeed, the test double."""
 
     device: torch.device
+    clock: Clock
 
     def logprobs(self, padded: Padded) -> Tensor:
         """(b, t) of the policy as it is, no gradient."""

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -9,7 +10,7 @@ import torch
 from algorithms.core import Algorithm
 from bench import flops
 from bench.config import RunConfig
-from bench.meter import GIB
+from bench.meter import GIB, Phase
 from bench.rollout import Rollout
 from bench.shape import ModelShape
 
@@ -35,35 +36,43 @@ class Work:
         config: RunConfig,
         *,
         policy_updated: bool,
-    ) -> int | None:
-        """Operations of one step: rollouts that were thrown away, reference and critic included."""
+    ) -> dict[Phase, int]:
+        """Operations of one step by phase: rollouts that were thrown away, reference and critic included."""
         if self.shape is None:
-            return None
+            return {}
         prompts, completions = lengths(generated)
-        total = flops.prefill_flops(self.shape, prompts[:: algorithm.group_size])
-        total += flops.decode_flops(self.shape, prompts, completions)
+        rollout = flops.prefill_flops(self.shape, prompts[:: algorithm.group_size])
+        rollout += flops.decode_flops(self.shape, prompts, completions)
+        policy, critic = (self._passes(kept, config, head) for head in (None, 1))
+        passes = 2 if "ref_logprobs" in algorithm.needs else 1
+        logprobs, update = passes * policy.forward, algorithm.num_epochs * policy_updated * policy.both
+        if "values" in algorithm.needs:
+            logprobs += critic.forward
+            update += config.critic.num_epochs * critic.both
+        return {"rollout": rollout, "logprobs": logprobs, "update": update}
+
+    def _passes(self, kept: Sequence[Rollout], config: RunConfig, head: int | None) -> "Passes":
+        assert self.shape is not None
         prompts, completions = lengths(kept)
-        forward = flops.forward_flops(self.shape, prompts, completions)
-        backward = flops.backward_flops(self.shape, prompts, completions)
+        forward = flops.forward_flops(self.shape, prompts, completions, head=head)
+        backward = flops.backward_flops(self.shape, prompts, completions, head=head)
         if config.engine.gradient_checkpointing:
             backward += flops.recompute_flops(self.shape, prompts, completions)
-        total += forward * (2 if "ref_logprobs" in algorithm.needs else 1)
-        total += (forward + backward) * algorithm.num_epochs * policy_updated
-        if "values" in algorithm.needs:
-            forward = flops.forward_flops(self.shape, prompts, completions, head=1)
-            backward = flops.backward_flops(self.shape, prompts, completions, head=1)
-            total += forward + (forward + backward) * config.critic.num_epochs
-        return total
+        return Passes(forward=forward, both=forward + backward)
 
     def rates(
-        self, measured: dict[str, float], generated: int, trained: int, work: int | None, seconds: float
-    ) -> dict[str, float | None]:
-        """Tokens a second in the phase that handles them (prompts not counted), and the share of the machine's peak."""
-        return {
+        self, measured: dict[str, float], generated: int, trained: int, work: dict[Phase, int]
+    ) -> dict[str, float]:
+        """Tokens a second in the phase that handles them (prompts not counted), and shares of the machine's peak."""
+        rates = {
             "perf/generated_tokens_per_s": generated / measured["time/rollout_s"],
             "perf/trained_tokens_per_s": trained / measured["time/update_s"],
-            "perf/mfu": None if work is None else work / seconds / self.peak_per_s,
         }
+        for phase, operations in work.items():
+            rates[f"perf/mfu/{phase}"] = operations / measured[f"time/{phase}_s"] / self.peak_per_s
+        if work:
+            rates["perf/mfu"] = sum(work.values()) / measured["time/step_s"] / self.peak_per_s
+        return rates
 
     def memory(self, parts: "Parts", measured: dict[str, float]) -> dict[str, Any]:
         """`memory/<role>_gib` from storages, their sum, and what of the update's peak they do not explain."""
@@ -75,6 +84,14 @@ class Work:
             explained = held - roles["kv_cache"] / GIB
             row["memory/unexplained_gib"] = measured["memory/peak_gib/update"] - explained
         return row
+
+
+@dataclass(frozen=True, kw_only=True)
+class Passes:
+    """Operations over one step's rows."""
+
+    forward: int
+    both: int  # forward and backward
 
 
 def lengths(rollouts: Sequence[Rollout]) -> tuple[list[int], list[int]]:

@@ -50,6 +50,8 @@ class CompetitionMath(DataTask):
         return Item(question=question, gold=box, meta=meta)
 
     def unusable(self, golds: Sequence[str]) -> Mapping[str, str]:
+        if self.resolved_source == "procedural":
+            return {}  # they are ours, and a test reads every kind
         with ThreadPoolExecutor(workers.MAX_WORKERS) as threads:
             different = sorted(set(golds))
             reasons = zip(different, threads.map(latex.unusable, different), strict=True)

@@ -50,6 +50,13 @@ def serve(function: Callable[..., Any], answers: int, cpu_limit_s: float) -> Non
         os.write(answers, json.dumps(reply).encode() + b"\n")
 
 
+def limit_memory(beyond_bytes: int) -> None:
+    """Lets the address space grow by so much; other systems than Linux neither tell its size nor keep the limit."""
+    if sys.platform == "linux":
+        held = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+        resource.setrlimit(resource.RLIMIT_AS, (held + beyond_bytes, held + beyond_bytes))
+
+
 def main() -> None:
     name, cpu_limit_s, memory_limit_bytes = sys.argv[1], float(sys.argv[2]), int(sys.argv[3])
     signal.signal(signal.SIGPROF, signal.SIG_DFL)
@@ -59,8 +66,7 @@ def main() -> None:
     os.dup2(2, 1)  # a library that prints must not speak for us
     module, _, attribute = name.partition(":")
     function = getattr(importlib.import_module(module), attribute)
-    held = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
-    resource.setrlimit(resource.RLIMIT_AS, (held + memory_limit_bytes, held + memory_limit_bytes))
+    limit_memory(memory_limit_bytes)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     sys.addaudithook(forbid)
     serve(function, answers, cpu_limit_s)

@@ -13,7 +13,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from algorithms.core import Need, PolicyOutput
 from bench.batch import Padded
 from bench.config import CriticConfig, EngineConfig, OptimizerConfig
-from bench.meter import storage_bytes
+from bench.meter import Clock, storage_bytes
 from bench.models import autocast, named_weights, output_layer
 from bench.train import Role
 
@@ -96,6 +96,7 @@ class TorchEngine:
                 backbone.train()  # without dropout this switches nothing but the checkpointing on
         self._gradients: dict[Role, int] = {}
         self._activations = 0
+        self.clock = Clock(self.device)
         self.optimizers: dict[Role, torch.optim.Optimizer] = {
             role: torch.optim.AdamW(
                 module.parameters(), lr=0.0, betas=optimizer.betas, weight_decay=optimizer.weight_decay, fused=True
@@ -121,32 +122,35 @@ class TorchEngine:
     def forward(self, padded: Padded, *, entropy_grad: bool) -> PolicyOutput:
         """(b, t) each."""
         padded = self._place(padded)
-        with autocast(self.device, self.engine.dtype), self._count_saved("policy"):
-            logprobs, logits = token_logprobs(self.policy, padded, self.temperature)
-        if entropy_grad:
-            spread = entropy(logits)
-        else:
-            spread = torch.cat([entropy(part) for part in logits.detach().split(ENTROPY_ROWS)])
+        with self.clock("forward"):
+            with autocast(self.device, self.engine.dtype), self._count_saved("policy"):
+                logprobs, logits = token_logprobs(self.policy, padded, self.temperature)
+            if entropy_grad:
+                spread = entropy(logits)
+            else:
+                spread = torch.cat([entropy(part) for part in logits.detach().split(ENTROPY_ROWS)])
         return PolicyOutput(logprobs=padded.unflatten(logprobs), entropy=padded.unflatten(spread))
 
     def values(self, padded: Padded) -> Tensor:
         """(b, t), differentiable."""
-        with autocast(self.device, self.engine.dtype), self._count_saved("critic"):
+        with self.clock("forward"), autocast(self.device, self.engine.dtype), self._count_saved("critic"):
             return self.modules["critic"](self._place(padded))
 
     def backward(self, loss: Tensor) -> None:
         """Add to the gradients."""
-        loss.backward()
+        with self.clock("backward"):
+            loss.backward()
 
     def step(self, role: Role, lr: float) -> float:
         """Clip and apply; a norm that is not finite applies nothing."""
         optimizer = self.optimizers[role]
         self._gradients[role] = storage_bytes(p.grad for p in self.modules[role].parameters() if p.grad is not None)
-        norm = float(nn.utils.clip_grad_norm_(self.modules[role].parameters(), self.clips[role]))
-        if norm < float("inf"):
-            for group in optimizer.param_groups:
-                group["lr"] = lr
-            optimizer.step()
+        with self.clock("optimizer"):
+            norm = float(nn.utils.clip_grad_norm_(self.modules[role].parameters(), self.clips[role]))
+            if norm < float("inf"):
+                for group in optimizer.param_groups:
+                    group["lr"] = lr
+                optimizer.step()
         self.clear(role)
         return norm
 

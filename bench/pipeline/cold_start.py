@@ -14,6 +14,7 @@ import json
 import platform
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any, cast
@@ -23,12 +24,41 @@ import torch
 import transformers
 from transformers import GenerationConfig, LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
+from bench.config import UserError
 from bench.pipeline.demonstrations import Family
 from bench.pipeline.families import FAMILIES
 from bench.pipeline.pretrain import train
 from bench.pipeline.start_accuracy import start_accuracy
 from bench.pipeline.tokenizer import build_tokenizer
 from tasks import TASKS
+
+
+@dataclass(frozen=True, kw_only=True)
+class ColdStart:
+    """Rebuild an embedded model from nothing: the seed reproduces the shipped weights."""
+
+    task: str = "gsm8k"
+    """Task whose model is built."""
+    out: Path
+    """Folder to make; it must not exist."""
+    seed: int = 0
+    """Decides the initial weights and the demonstrations."""
+    num_updates: int | None = None
+    """Optimizer updates. None: the number that made the shipped model."""
+    quiet: bool = False
+    """Print the closing line only."""
+
+
+def command(config: ColdStart) -> int:
+    """`python -m bench pipeline cold-start`; returns the exit code."""
+    try:
+        cold_start(
+            config.task, config.out, config.seed, config.num_updates, log=(lambda _: None) if config.quiet else print
+        )
+    except ValueError as error:
+        raise UserError(str(error)) from error
+    print(config.out)
+    return 0
 
 
 def cold_start(

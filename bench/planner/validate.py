@@ -78,7 +78,7 @@ def report(runs: Sequence[Path], out: Path, *, quiet: bool) -> int:
 def compare(run: Path) -> list[Comparison]:
     """Roles, phases and times of one run, in that order."""
     config, provenance, steps = _read(run, "config.json"), _read(run, "provenance.json"), _rows(run / "steps.jsonl")
-    job, rollout_job = jobs(config, provenance, steps)
+    job, rollout_job = jobs(config, provenance, steps, recorded_method(config))
     held, rolled = memory(job), memory(rollout_job)
     label = f"{config['arm']}, {config['model']}"
 
@@ -122,19 +122,45 @@ def _measured_peak(phase: str, steps: Steps) -> float | None:
     return None if not found else max(found) if phase == "update" else found[0]
 
 
+@dataclass(frozen=True, kw_only=True)
+class Prediction:
+    """What a report sets beside a run's own figures."""
+
+    peak_gib: float
+    """Of the update."""
+    step_s: float | None
+    generated_tokens_per_s: float | None
+
+
+def predict(run: Path) -> Prediction:
+    """From a run's settings, and the lengths and roles that it recorded.
+
+    Raises:
+        ValueError: records of an older version, or a model that is not covered.
+    """
+    config, provenance, steps = _read(run, "config.json"), _read(run, "provenance.json"), _rows(run / "steps.jsonl")
+    job, rollout_job = jobs(config, provenance, steps, seen_method(config, steps))
+    peak = _peak("update", memory(job), memory(rollout_job)) / GIB
+    seconds = step_seconds(job)
+    if seconds is None:
+        return Prediction(peak_gib=peak, step_s=None, generated_tokens_per_s=None)
+    tokens = job.workload.samples_per_step * job.workload.completion_tokens
+    return Prediction(peak_gib=peak, step_s=sum(seconds.values()), generated_tokens_per_s=tokens / seconds["rollout"])
+
+
 def _gib(run: str, what: str, predicted: float, measured: float | None) -> Comparison:
     return Comparison(run=run, what=what, unit="GiB", predicted=predicted / GIB, measured=measured)
 
 
-def jobs(config: Tree, provenance: Tree, steps: Steps) -> tuple[Job, Job]:
+def jobs(config: Tree, provenance: Tree, steps: Steps, method: Method) -> tuple[Job, Job]:
     """The run as a job with the lengths that were seen, and with whole budgets, which the cache has room for."""
-    preset = hardware(config, provenance, steps)
+    preset = hardware(config, provenance)
     engine, location = config["engine"], provenance["model"]["location"]
     prompt, completion = (int(max(row[name] for row in steps)) for name in LENGTHS)
     job = Job(
         model=config["model"],
         shape=resolve(location if Path(location).exists() else config["model"]),
-        method=recorded_method(config),
+        method=method,
         workload=Workload(
             prompt_tokens=prompt,
             completion_tokens=max(2, completion),
@@ -154,6 +180,20 @@ def jobs(config: Tree, provenance: Tree, steps: Steps) -> tuple[Job, Job]:
     return job, replace(job, workload=replace(job.workload, completion_tokens=budget))
 
 
+def seen_method(config: Tree, steps: Steps) -> Method:
+    """The same from the roles that the run reported, for readers of records, who load no algorithm."""
+    algorithm = config["algo"]
+    return Method(
+        name=config["algo_name"],
+        critic="memory/critic_gib" in steps[0],
+        reference="memory/reference_gib" in steps[0],
+        group_size=algorithm["group_size"],
+        num_epochs=algorithm["num_epochs"],
+        num_minibatches=algorithm["num_minibatches"],
+        critic_epochs=config["critic"]["num_epochs"],
+    )
+
+
 def recorded_method(config: Tree) -> Method:
     """The algorithm's costs from its recorded settings."""
     from algorithms import ALGORITHMS
@@ -164,15 +204,14 @@ def recorded_method(config: Tree) -> Method:
     return of_algorithm(name, ALGORITHMS[name](**config["algo"]), critic_epochs=config["critic"]["num_epochs"])
 
 
-def hardware(config: Tree, provenance: Tree, steps: Steps) -> Preset:
+def hardware(config: Tree, provenance: Tree) -> Preset:
     """The device that the run had, at the rate of the matrix product that the run measured on it."""
     name = str(provenance["device"])
     device = next((d for d in devices().values() if re.search(d.match, name)), devices()["cpu"])
     preset = load("cpu") if device.name == "cpu" else replace(load("1xH200"), name=f"1x{device.name}", device=device)
-    first = steps[0]
-    if first.get("perf/mfu") and device.peak_tflops is not None:
-        rate = first["cost/flops"] / first["time/step_s"] / first["perf/mfu"] / 1e12
-        device = replace(device, peak_tflops=device.peak_tflops | {config["engine"]["dtype"]: rate})
+    rate = provenance.get("peak_flops_per_s")
+    if rate and device.peak_tflops is not None:
+        device = replace(device, peak_tflops=device.peak_tflops | {config["engine"]["dtype"]: rate / 1e12})
     return replace(preset, device=device)
 
 

@@ -60,6 +60,7 @@ def report(
     out: Path,
     *,
     title: str = "PPO against GRPO",
+    question: str = "",
     reference: str | None = None,
     target: float | None = None,
     extra: Sequence[Table] = (),
@@ -82,7 +83,7 @@ def report(
     for figure in figures:
         figure.write(out / "figures")
     pictures = [f"![{figure.title}](figures/{figure.name}.png)\n\n{figure.caption}\n" for figure in figures]
-    said = introduction(found, records)
+    said = [line for line in (question, *introduction(found, records)) if line]
     (out / "summary.md").write_text("\n".join(table.markdown() for table in tables[:2]))
     (out / "report.md").write_text(
         "\n".join([f"# {title}\n", *(f"{line}\n" for line in said), *(t.markdown() for t in tables), *pictures])

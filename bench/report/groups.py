@@ -18,6 +18,7 @@ AXES = {
     "seconds": ("cost/device_s", "training seconds"),
     "flops": ("cost/flops", "estimated FLOPs"),
 }
+NAMING = ("task.", "eval.", "sampling.max_new_tokens")  # settings that may tell two comparisons apart
 LAST = (
     "data/prompts",
     "data/samples_generated",
@@ -106,15 +107,28 @@ def _arms(runs: Frame) -> list[Arm]:
 
 
 def _labels(frames: Iterable[Frame]) -> list[str]:
-    """Data and model, and the budget and preset; numbered where that does not tell two settings apart."""
+    """Data and model, budget and preset; where that leaves two alike, what of task, evaluation or length differs."""
+    firsts = [frame.iloc[0] for frame in frames]
+    plain = [", ".join(str(f[c]) for c in ("data", "model", "budget", "preset") if f[c]) for f in firsts]
+    flat = [{k: v for k, v in flatten(json.loads(f["config"])).items() if k.startswith(NAMING)} for f in firsts]
     labels: list[str] = []
-    for frame in frames:
-        first = frame.iloc[0]
-        parts = [first["data"], first["model"], first["budget"], first["preset"]]
-        label = ", ".join(str(part) for part in parts if part)
-        alike = sum(known == label or known.startswith(f"{label} #") for known in labels)
-        labels.append(f"{label} #{alike + 1}" if alike else label)
+    for i, label in enumerate(plain):
+        alike = [flat[j] for j, other in enumerate(plain) if other == label]
+        differing = [k for k in flat[i] if len({other.get(k) for other in alike}) > 1]
+        label = ", ".join([label, *(f"{k.rpartition('.')[2]} {flat[i][k]}" for k in differing)])
+        labels.append(f"{label} #{labels.count(label) + 1}" if label in labels else label)
     return labels
+
+
+def flatten(tree: dict[str, Any], prefix: str = "") -> dict[str, str]:
+    """`{"algo": {"kl_coef": 0}}` -> `{"algo.kl_coef": "0"}`."""
+    flat: dict[str, str] = {}
+    for key, value in tree.items():
+        if isinstance(value, dict):
+            flat |= flatten(cast(dict[str, Any], value), f"{prefix}{key}.")
+        else:
+            flat[f"{prefix}{key}"] = value if isinstance(value, str) else json.dumps(value)
+    return flat
 
 
 def figures(records: Records) -> Frame:

@@ -4,9 +4,8 @@ from collections.abc import Sequence
 
 from bench.report.groups import Arm, Setting
 from bench.report.tables import Cell, Row, Table, number, percent, quantity, share, text
+from bench.stability import COLLAPSED
 from bench.stats import estimate
-
-COLLAPSED = 0.1  # of the first step's entropy
 
 
 def stability(settings: Sequence[Setting]) -> Table:

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from bench.report.groups import Arm, Setting, differ
+from bench.report.groups import Arm, Setting, differ, flatten
 from bench.report.records import Frame, Records
 from bench.report.tables import Cell, Row, Table, number, percent, points, share, text
 
@@ -29,17 +29,6 @@ def arms(settings: Sequence[Setting]) -> Table:
             rows.append({"setting": text(setting.label), "differs in": text("only one arm")})
     note = "Every setting in which the arms differ; all others are equal. The whole tree is in each run's config.json."
     return Table(name="arms", title="What was compared", note=note, rows=rows)
-
-
-def flatten(tree: dict[str, Any], prefix: str = "") -> dict[str, str]:
-    """`{"algo": {"kl_coef": 0}}` -> `{"algo.kl_coef": "0"}`."""
-    flat: dict[str, str] = {}
-    for key, value in tree.items():
-        if isinstance(value, dict):
-            flat |= flatten(cast(dict[str, Any], value), f"{prefix}{key}.")
-        else:
-            flat[f"{prefix}{key}"] = value if isinstance(value, str) else json.dumps(value)
-    return flat
 
 
 def runs(settings: Sequence[Setting]) -> Table:

@@ -12,7 +12,15 @@ import pyarrow.compute
 import pyarrow.json as arrow_json
 import pyarrow.parquet as pq
 
-FILES = ("config.json", "provenance.json", "summary.json", "steps.jsonl", "evals.jsonl", "eval_problems.jsonl")
+FILES = (
+    "config.json",
+    "provenance.json",
+    "summary.json",
+    "failure.json",  # left by `compare` where a run ended without a summary
+    "steps.jsonl",
+    "evals.jsonl",
+    "eval_problems.jsonl",
+)
 EXACT = ("step", "data/", "cost/")  # columns kept in full precision: counters
 CACHE_VERSION = 1  # of the frames' meaning; a change makes every cache stale
 SHOWN_COMPLETIONS = 3  # rows kept from each end of completions.jsonl
@@ -106,7 +114,7 @@ def _read(paths: Sequence[Path], stamps: dict[str, str]) -> dict[str, ArrowTable
 def _run_row(path: Path) -> Json:
     """One run as a flat row: what tables group by, and the documents whole, as text."""
     config, provenance = _json(path / "config.json"), _json(path / "provenance.json")
-    summary = _json(path / "summary.json") if (path / "summary.json").exists() else {"status": "unfinished"}
+    summary = _summary(path)
     return {
         "path": str(path),
         "arm": str(config.get("arm") or config["algo_name"]),
@@ -126,6 +134,14 @@ def _run_row(path: Path) -> Json:
     }
 
 
+def _summary(path: Path) -> Json:
+    if (path / "summary.json").exists():
+        return _json(path / "summary.json")
+    if (path / "failure.json").exists():
+        return {"status": "failed", "message": _json(path / "failure.json")["message"]}
+    return {"status": "unfinished"}
+
+
 def data_label(task: str, data: Json) -> str:
     """`gsm8k (procedural)`, `gsm8k (openai/gsm8k test, 1319)`: different data never shares a label."""
     test = data.get("test") or {}
@@ -141,8 +157,9 @@ def _setting_key(config: Json, provenance: Json) -> str:
     """What must be equal for two runs to be compared: data, model, budget, evaluation, hardware preset."""
     parts = (provenance.get("data") or {}).items()
     data = {split: (part.get("sha256"), part.get("template_sha256")) for split, part in parts}
-    names = {key: config.get(key) for key in ("task_name", "model", "budget", "eval", "preset")}
-    return json.dumps(names | {"data": data, "preset": provenance.get("preset")}, sort_keys=True)
+    equal = {key: config.get(key) for key in ("task_name", "model", "budget", "eval")}
+    length = (config.get("sampling") or {}).get("max_new_tokens")
+    return json.dumps([equal, data, length, provenance.get("preset")], sort_keys=True)
 
 
 def _json(path: Path) -> Json:

@@ -1,6 +1,6 @@
 """How long a report takes on many runs, and how much memory: `python -m tests.bench.report_scale [RUNS] [STEPS]`.
 
-Four arms of synthetic runs. Prints the seconds of a first report and of one from the cache, and each one's peak memory.
+Four arms of synthetic runs. Prints the seconds of a first report, of one from the cache, and the peak memory of each.
 """
 
 import json

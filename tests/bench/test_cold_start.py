@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaForCausalLM
 
 from bench.pipeline.cold_start import build_model, cold_start, vocabulary_text
@@ -61,6 +62,16 @@ def test_nothing_is_overwritten_and_unknown_families_are_named(short_run: Path, 
     with pytest.raises(ValueError, match=r"no embedded model for task 'gsm9k'; there are .*gsm8k"):
         cold_start("gsm9k", tmp_path / "new")
     assert not (tmp_path / "new").exists()
+
+
+def test_half_precision_is_a_way_of_storing_only(tmp_path: Path) -> None:
+    assert FAMILIES["countdown"].half_precision
+    cold_start("countdown", tmp_path / "half", num_updates=2, num_problems=2, log=lambda _: None)
+    stored = load_file(tmp_path / "half" / "model.safetensors")
+    model = AutoModelForCausalLM.from_pretrained(tmp_path / "half")
+    assert {tensor.dtype for tensor in stored.values()} == {torch.float16}
+    assert {parameter.dtype for parameter in model.parameters()} == {torch.float32}
+    assert all(torch.equal(model.state_dict()[name], tensor.float()) for name, tensor in stored.items())
 
 
 @pytest.mark.parametrize("name", SHIPPED)

@@ -140,13 +140,13 @@ def test_settings_are_never_mixed(tmp_path: Path) -> None:
     longer = make_run(tmp_path / "runs", "dapo", 0)
     rewrite(longer / "config.json", {"budget": "steps=99"})
     stricter = make_run(tmp_path / "runs", "rloo", 0)
-    rewrite(stricter / "config.json", {"eval": {"limit": 100}})
+    rewrite(stricter / "config.json", {"eval": {"limit": 100, "checkpoint": "last"}})
     found = settings(loaded(tmp_path / "runs"))
     assert {setting.label: [arm.name for arm in setting.arms] for setting in found} == {
         "gsm8k (procedural), embedded, steps=99": ["dapo"],
         "gsm8k (openai/gsm8k test, 1319), embedded, steps=12": ["grpo"],
-        "gsm8k (procedural), embedded, steps=12": ["ppo"],
-        "gsm8k (procedural), embedded, steps=12 #2": ["rloo"],
+        "gsm8k (procedural), embedded, steps=12, limit 500": ["ppo"],
+        "gsm8k (procedural), embedded, steps=12, limit 100": ["rloo"],
     }
 
 

@@ -116,7 +116,7 @@ def test_one_seed_one_result_another_seed_another(algo: str, tmp_path: Path) -> 
 
 @pytest.mark.parametrize("algo", ["grpo", "ppo"])
 def test_a_killed_run_resumes_to_the_same_rows_and_weights(algo: str, tmp_path: Path) -> None:
-    """tr-58, tr-59: kill -9 after the checkpoint of step 2 of 5; all but times equal the run left alone, bitwise."""
+    """tr-58, tr-59: kill -9 after step 2 of 5; all but times equal the run left alone, bit for bit."""
     flags = ["--algo", algo, "--budget", "steps=5", "--optimizer.schedule", "linear"]
     whole = run(tmp_path / "whole", *flags)
     process = subprocess.Popen(

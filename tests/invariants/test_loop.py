@@ -30,6 +30,7 @@ class Scripted:
 
     def __init__(self, scripts: Sequence[Sequence[tuple[int, str]]]) -> None:
         self.scripts = iter(scripts)
+        self.seeds: list[int] = []
 
     def encode(self, prompt: str) -> list[int]:
         return [3, 4]
@@ -37,6 +38,7 @@ class Scripted:
     def generate(
         self, prompts: Sequence[list[int]], seeds: Sequence[Sequence[int]], sampling: Sampling
     ) -> list[list[Completion]]:
+        self.seeds += [seed for part in seeds for seed in part]
         return [[completion(*sample) for sample in next(self.scripts)] for _ in prompts]
 
     def load_weights(self, weights: Iterator[tuple[str, Tensor]]) -> None:
@@ -97,21 +99,22 @@ class Watched(DAPO):
         return super().targets(batch)
 
 
-def step(algorithm: Algorithm, scripts: Sequence[Sequence[tuple[int, str]]]) -> tuple[Step, State]:
+def step(algorithm: Algorithm, scripts: Sequence[Sequence[tuple[int, str]]]) -> tuple[Step, State, Scripted]:
     task = Verdicts()
     config = RunConfig(algo=algorithm, task=cast("Task", task), samples_per_step=4, sampling=Sampling(max_new_tokens=8))
     config = replace(config, optimizer=replace(config.optimizer, lr=0.0), critic=replace(config.critic, lr=0.0))
+    rollout = Scripted(scripts)
     parts = Parts(
         config=config,
         task=cast("Task", task),
         problems=task.problems("train"),
-        rollout=Scripted(scripts),
+        rollout=rollout,
         trainer=engine_for(algorithm),
         meter=Meter(CPU),
         work=Work(None, 1.0),
     )
     state = State(algorithm=algorithm)
-    return one_step(parts, state, 0.0), state
+    return one_step(parts, state, 0.0), state, rollout
 
 
 MIXED = [(3, "right"), (4, "wrong")]
@@ -121,7 +124,7 @@ ALL_WRONG = [(2, "wrong"), (3, "no")]  # rewards differ, verdicts do not
 
 def test_groups_without_signal_are_replaced_and_counted() -> None:
     algorithm = Watched()
-    result, state = step(algorithm, [MIXED, ALL_WRONG, ALL_RIGHT, MIXED, *[MIXED] * 8])
+    result, state, _ = step(algorithm, [MIXED, ALL_WRONG, ALL_RIGHT, MIXED, *[MIXED] * 8])
     (batch,) = algorithm.seen
     assert len(batch.rewards) == 4
     assert batch.correct.tolist() == [True, False, True, False]
@@ -132,10 +135,11 @@ def test_groups_without_signal_are_replaced_and_counted() -> None:
 
 def test_the_punishment_is_trained_on_and_the_tasks_reward_is_reported() -> None:
     algorithm = Watched()
-    result, _ = step(algorithm, [[(3, "right"), (8, "wrong")], [(6, "right"), (4, "wrong")]])
+    result, _, _ = step(algorithm, [[(3, "right"), (8, "wrong")], [(6, "right"), (4, "wrong")]])
     (batch,) = algorithm.seen
     assert batch.rewards.tolist() == pytest.approx([1.5, 0.5 - 1.0, 1.5 - 0.5, 0.5])
     assert batch.truncated.tolist() == [False, True, False, False]
+    assert batch.mask.sum(dim=1).tolist() == batch.lengths.tolist() == [3, 8, 6, 4]
     assert result.row["reward/mean"] == pytest.approx((1.5 + 0.5 + 1.5 + 0.5) / 4)
 
 
@@ -145,5 +149,12 @@ def test_no_signal_within_the_cap_says_what_share_was_right_and_wrong() -> None:
 
 
 def test_an_adaptive_coefficient_moves_from_step_to_step() -> None:
-    _, state = step(GRPO(group_size=2, entropy_target=100.0), [MIXED, MIXED])
+    _, state, _ = step(GRPO(group_size=2, entropy_target=100.0), [MIXED, MIXED])
     assert cast("GRPO", state.algorithm).entropy_coef == pytest.approx(0.005)
+
+
+def test_every_sample_has_a_seed_of_its_own() -> None:
+    """tr-09: over siblings, prompts and the rounds of a step."""
+    _, _, rollout = step(Watched(), [ALL_WRONG, ALL_RIGHT, MIXED, MIXED])
+    assert len(rollout.seeds) == 8
+    assert len(set(rollout.seeds)) == 8

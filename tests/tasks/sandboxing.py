@@ -67,12 +67,6 @@ def namespaces() -> set[str]:
     return found
 
 
-def shared_memory() -> list[str]:
-    """System V segments and POSIX files, as the machine lists them."""
-    segments = Path("/proc/sysvipc/shm").read_text().splitlines()[1:]
-    return sorted(line.split()[1] for line in segments) + sorted(os.listdir("/dev/shm"))
-
-
 def resident_mib() -> float:
     """Memory of this process."""
     return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 2**20

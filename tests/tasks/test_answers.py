@@ -231,3 +231,29 @@ def test_published_verdicts_are_reproduced() -> None:
             assert score.correct == row[model]["is_correct"]
             right[model] += score.correct
     assert list(right.values()) == [286, 515, 458, 742]  # of 1319 each, as published
+
+
+@pytest.mark.parametrize(
+    "piece",
+    [
+        "1,",
+        "1 000 ",
+        "9",
+        "1/",
+        "1 1/1 ",
+        "#### 1\n",
+        "\\boxed{",
+        "{",
+        "\\frac{",
+        "\\text{",
+        "<think>",
+        "<|",
+        "- ",
+        "^{",
+    ],
+)
+def test_long_texts_are_read_in_linear_time(piece: str) -> None:
+    """Quadratic reading of 200,000 characters would take minutes, and stall the suite rather than fail an assertion."""
+    text = piece * (200_000 // len(piece))
+    for completion in (text, f"\\boxed{{{text}}}", f"<think>{text}</think>\\boxed{{5}}"):
+        answers.judge_number("5", answers.read(completion), RewardWeights())

@@ -2,11 +2,12 @@
 
 import hashlib
 import json
+import random
 from pathlib import Path
 
 import pytest
 
-from tasks import TASKS, sources
+from tasks import TASKS, competition_rows, latex, sources
 from tasks.competition_math import CompetitionMath
 from tasks.core import SPLITS, DataError, Task
 from tasks.dataset import PLAIN, demonstration
@@ -206,6 +207,13 @@ def test_procedural_rows(name: str) -> None:
     assert list(task.procedural("validation")) == list(rows["validation"])  # type: ignore[attr-defined]
     other = TASKS[name](seed=1)  # type: ignore[call-arg]
     assert list(other.procedural("validation")) != list(rows["validation"])  # type: ignore[attr-defined]
+
+
+def test_every_kind_of_made_math_problem_has_a_gold_that_can_be_judged() -> None:
+    draw = random.Random(0)
+    for kind in competition_rows.KINDS:
+        _, _, gold = kind.make(draw)
+        assert latex.unusable(gold) is None
 
 
 def test_every_registered_task_is_made_without_arguments() -> None:

@@ -110,6 +110,7 @@ REFUSED = {
     "netlink": "socket.socket(socket.AF_NETLINK, socket.SOCK_RAW)",
     "memfd": "os.memfd_create('x')",
     "shmget": "call(libc.shmget, 0, 4096, 0o1600)",
+    "posix shared memory": "open('/dev/shm/x', 'w')",
     "ptrace": "call(libc.ptrace, 16, 1, 0, 0)",
     "unshare": "call(libc.unshare, 0x10000000)",
     "mount": "call(libc.mount, b'tmpfs', b'/usr', b'tmpfs', 0, None)",

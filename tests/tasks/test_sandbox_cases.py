@@ -21,7 +21,6 @@ from tests.tasks.sandboxing import (
     namespaces,
     needs_sandbox,
     resident_mib,
-    shared_memory,
 )
 
 FILE = SHARED / "cases" / "sandbox_cases.jsonl"
@@ -161,7 +160,7 @@ def test_each_case_holds(row_id: str, isolation: Isolation) -> None:
     judge(row | {"completion": ADD}, isolation)  # the servers are there before we look
     for marker in Path("/tmp").glob("sandbox_escape_marker*"):
         marker.unlink()  # an earlier run of something else
-    before = descendants(), shared_memory(), sorted(os.listdir()), resident_mib()
+    before = descendants(), namespaces(), sorted(os.listdir()), resident_mib()
     with AROUND.get(row_id, nullcontext)():
         start = time.monotonic()
         verdict = judge(row, isolation)
@@ -171,7 +170,7 @@ def test_each_case_holds(row_id: str, isolation: Isolation) -> None:
     assert seconds < LIMITS.wall_s * len(row["tests"]) + 5, "the verdict arrives within the limit and 5 s"
     HOLDS.get(row_id, lambda _: None)(verdict)
     assert descendants() == before[0], "no process is left"
-    assert shared_memory() == before[1]
+    assert namespaces() == before[1], "nor a namespace, and with it any shared memory"
     assert sorted(os.listdir()) == before[2], "no file is left"
     assert resident_mib() - before[3] < 20, "the harness's memory does not grow"
 

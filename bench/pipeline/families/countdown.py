@@ -3,10 +3,10 @@ r"""Countdown and its hasty teacher, who tries signs one after the other and giv
     <think>4+15=19+10=29 no 4*15=60+10=70 yes</think>\boxed{4*15+10}
 
 The faults are planted on purpose, so that reinforcement learning has something to mend that the model can express.
-Every try is a right one with probability INTUITION, else any other that stays whole and positive. After a wrong try
-the teacher answers it all the same with probability HASTE; what the model can learn is to look at its result and try
-again, and to guess better. SLIP of all tries are miscalculated, and MISFORMAT of all completions lack their closing
-mark or their box.
+With probability HABIT the first try just adds everything up. Any other try is a right one with probability INTUITION,
+else one of the rest. After a wrong try the teacher answers it all the same with probability HASTE. So the model can
+learn to leave the habit and to try again. SLIP of all tries are miscalculated, and MISFORMAT of all completions lack
+their closing mark or their box.
 """
 
 import random
@@ -17,7 +17,7 @@ from typing import NamedTuple
 from bench.pipeline.demonstrations import Demonstration, Family, completion, misformatted, training_rows
 from tasks.countdown import Countdown
 
-INTUITION, HASTE, MAX_TRIES, SLIP, MISFORMAT = 0.3, 0.6, 4, 0.02, 0.03
+HABIT, INTUITION, HASTE, MAX_TRIES, SLIP, MISFORMAT = 0.7, 0.75, 0.7, 3, 0.02, 0.03
 LARGEST = 99  # of the results on the way
 
 
@@ -28,7 +28,10 @@ class Try(NamedTuple):
 
 
 def tries(numbers: Sequence[int]) -> list[Try]:
-    """All ways to put signs between the numbers, read from left to right, whose results are whole and in 1..LARGEST."""
+    """All ways to put signs between the numbers, the sum first, whose results are whole and in 1..LARGEST.
+
+    Signs are read from left to right.
+    """
     found: list[Try] = []
     for signs in product("+-*/", repeat=len(numbers) - 1):
         shown = expression = str(numbers[0])
@@ -56,6 +59,8 @@ def search(
         right = [t for t in left if t.result == target]
         wrong = [t for t in left if t.result != target]
         chosen = rng.choice(right if right and (rng.random() < INTUITION or not wrong) else wrong or right)
+        if attempt == 1 and rng.random() < HABIT:
+            chosen = left[0]
         left.remove(chosen)
         shown, result = chosen.shown, chosen.result
         if rng.random() < slip:
@@ -93,10 +98,10 @@ def drills(seed: int) -> Iterator[Demonstration]:
 
 COUNTDOWN = Family(
     name="countdown",
-    num_updates=1000,
+    num_updates=1500,
     vocab_size=320,
     half_precision=True,
     demonstrations=demonstrations,
     drills=drills,
-    flaws=f"right tries {INTUITION}, answers a wrong try {HASTE}, slips {SLIP}, format {MISFORMAT}",
+    flaws=f"adds first {HABIT}, right tries {INTUITION}, answers a wrong try {HASTE}, slips {SLIP}, format {MISFORMAT}",
 )
