@@ -3,6 +3,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 export OMP_NUM_THREADS ?= 2
+# threads that wait give their core away: a busy machine then costs a run its share, not a multiple of it
+export OMP_WAIT_POLICY ?= passive
 
 .PHONY: run test lint oracles faults clean
 run: $(VENV)/.ready
@@ -14,7 +16,7 @@ test: $(VENV)/.ready
 lint: $(VENV)/.ready
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/pyright
+	$(BIN)/pyright --pythonpath $(BIN)/python
 	$(BIN)/lint-imports
 
 # The formulas against TRL's, verl's and OpenRLHF's own code, in an environment of their own (about 1.5 GB).
@@ -34,6 +36,8 @@ $(ORACLES)/.ready: tests/oracles/requirements.txt constraints.txt
 	touch $@
 
 $(VENV)/.ready: pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "Python >= 3.11 is needed; name one: make PYTHON=python3.12"; exit 2; }
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --constraint constraints.txt --editable ".[dev,gguf,sandbox]"
 	touch $@
