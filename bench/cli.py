@@ -90,7 +90,7 @@ def show_list(arguments: Arguments) -> int:
     for title, table in (("algorithms", ALGORITHMS), ("tasks", TASKS)):
         print(title)
         for name, cls in table.items():
-            print(f"  {name:<14}{(cls.__doc__ or '').strip().splitlines()[0]}")
+            print(f"  {name:<22}{(cls.__doc__ or '').strip().splitlines()[0]}")
     print("embedded models")
     for path in sorted(ASSETS.glob("*/config.json")):
         print(f"  {path.parent.name}")
