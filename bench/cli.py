@@ -98,7 +98,13 @@ def show_list(arguments: Arguments) -> int:
 
 
 def doctor(arguments: Arguments) -> int:
-    """Look over this machine: devices, memory, extras, hub, sandbox"""
+    """Look over this machine, or with --task NAME over a task's own problems"""
+    if any(a == "--task" or a.startswith("--task=") for a in arguments):
+        without_hub()
+        from bench.audit import audit
+        from bench.settings import parse
+
+        return audit(parse(arguments))
     from bench import doctor as command
     from bench.settings import flags
 

@@ -12,11 +12,10 @@ import pytest
 
 from bench.compare import CompareConfig, compare, study_of
 from bench.config import UserError
-from bench.launch import estimate_s, lock, minutes, split
+from bench.launch import Outcome, estimate_s, lock, minutes, split
 from bench.report.tables import Table
 from bench.study import READY, Arm, Planned, Study, parse_arm, parse_settings, plan, read
-from bench.tune import FIRST_SEED, Trial, points, sensitivity_table, trials, trials_table, tuned, winners
-from bench.launch import Outcome
+from bench.tune import FIRST_SEED, points, sensitivity_table, trials, trials_table, tuned, winners
 
 GRPO, PPO = Arm(name="grpo", tree={"algo_name": "grpo"}), Arm(name="ppo", tree={"algo_name": "ppo"})
 RUNS = Path("runs")
@@ -150,7 +149,7 @@ def test_mistakes_are_one_line() -> None:
     ]:
         with pytest.raises(UserError, match=words):
             plan(wrong, RUNS)
-    with pytest.raises(UserError, match="one of: .*default"):
+    with pytest.raises(UserError, match=r"one of: .*default"):
         read("no_such_study")
 
 
@@ -245,7 +244,7 @@ def test_tuning_without_a_space_or_validation_is_refused() -> None:
         points({}, 2, "grpo")
     with pytest.raises(UserError, match="only 2 settings"):
         points({"optimizer.lr": [1, 2]}, 3, "grpo")
-    with pytest.raises(UserError, match="set eval.every"):
+    with pytest.raises(UserError, match=r"set eval\.every"):
         trials(study(replace(GRPO, space={"optimizer.lr": [1.0, 2.0]})), 2, RUNS)
 
 
