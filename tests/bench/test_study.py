@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from bench import transfer
 from bench.compare import CompareConfig, compare, study_of
 from bench.config import UserError
 from bench.launch import Outcome, estimate_s, lock, minutes, split
@@ -230,7 +231,7 @@ def test_tuning_is_equal_and_never_sees_test_or_the_studys_seeds() -> None:
     by_arm = [[t.point for t in found if t.arm.name == name] for name in ("grpo", "ppo")]
     assert [len(part) for part in by_arm] == [4, 4]
     assert all(len({tuple(point.values()) for point in part}) == 4 for part in by_arm)
-    assert found == trials(s, 4, RUNS)
+    assert [t.run.fingerprint for t in found] == [t.run.fingerprint for t in trials(s, 4, RUNS)]
     for trial in found:
         config = trial.run.chosen.config
         assert config.eval.limit == 0
@@ -266,6 +267,32 @@ def test_the_best_trial_wins_and_all_are_shown() -> None:
     assert row["best minus worst, points"].text == "20.0"
     with pytest.raises(UserError, match="no trial of arm grpo finished"):
         winners([(trial, None) for trial in found])
+
+
+def test_transfer_compares_each_run_with_where_it_started(tmp_path: Path) -> None:
+    outcomes: list[Outcome] = []
+    for run, accuracy in zip(plan(study(GRPO, seeds=3), tmp_path), (0.2, 0.3, None), strict=True):
+        path = record(run, tmp_path / "runs", "finished")
+        (path / "provenance.json").write_text(json.dumps({"model": {"location": "/models/small"}}))
+        outcomes.append(Outcome(run=run, path=path, status="finished"))
+        evaluated(tmp_path / "transfer" / run.label, accuracy)
+    evaluated(tmp_path / "transfer" / "start-small", 0.1)
+    (row,) = transfer.table(outcomes, tmp_path / "transfer").rows
+    assert {name: cell.text for name, cell in row.items()} == {
+        "trained on": "gsm8k, embedded",
+        "arm": "grpo",
+        "tested on": "math",
+        "before": "10.0",
+        "after": "25.0",
+        "gain": "+15.0",
+        "runs": "2 of 3",
+    }
+
+
+def evaluated(folder: Path, accuracy: float | None) -> None:
+    (folder / "an-evaluation").mkdir(parents=True)
+    rows = [] if accuracy is None else [{"task": "math", "split": "test", "accuracy": accuracy}]
+    (folder / "an-evaluation" / "evals.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
 
 
 def cells(table: Table, column: str) -> list[str]:
