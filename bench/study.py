@@ -219,6 +219,12 @@ def refuse_unfair(group: Sequence[Planned]) -> None:
     Raises:
         UserError: names the setting and both values.
     """
+    for run in group:
+        config = run.chosen.config
+        if config.algo.max_rounds > 1 and Budget.parse(config.budget).kind == "steps" and len(group) > 1:
+            raise UserError(
+                f"unfair: a step of {run.arm} may generate more samples than others'; use --budget samples=N"
+            )
     first = fair_part(group[0])
     for other in group[1:]:
         part = fair_part(other)

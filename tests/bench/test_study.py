@@ -136,6 +136,13 @@ def test_equal_samples_may_be_cut_into_steps_differently() -> None:
     assert len(plan(study(GRPO, other, settings={"budget": "samples=1024"}), RUNS)) == 4
 
 
+def test_steps_are_no_equal_budget_for_an_arm_that_samples_again() -> None:
+    dapo = Arm(name="dapo", tree={"algo_name": "dapo"})
+    with pytest.raises(UserError, match="a step of dapo may generate more samples"):
+        plan(study(GRPO, dapo), RUNS)
+    assert len(plan(study(GRPO, dapo, settings={"budget": "samples=512"}), RUNS)) == 4
+
+
 def test_arms_may_differ_in_method_and_reward() -> None:
     other = Arm(name="other", tree={"algo_name": "ppo", "task": {"weights": {"format": 0.0}}, "optimizer": {"lr": 0.1}})
     assert len(plan(study(GRPO, other), RUNS)) == 4
