@@ -122,6 +122,15 @@ def evaluate(arguments: Arguments) -> int:
     return examine(command)
 
 
+def compare(arguments: Arguments) -> int:
+    """train several arms over seeds under one budget, and report"""
+    from bench.compare import CompareConfig
+    from bench.compare import compare as command
+    from bench.settings import flags
+
+    return command(flags(CompareConfig, arguments, prog="python -m bench compare"))
+
+
 def report(arguments: Arguments) -> int:
     """tables, figures and one page from recorded runs"""
     from bench.report import ReportConfig, report_command
@@ -154,6 +163,7 @@ def pipeline(arguments: Arguments) -> int:
 
 COMMANDS: dict[str, Callable[[Arguments], int]] = {
     "run": run,
+    "compare": compare,
     "eval": evaluate,
     "report": report,
     "plan": plan,
