@@ -123,7 +123,7 @@ def evaluate(arguments: Arguments) -> int:
 
 
 def compare(arguments: Arguments) -> int:
-    """train several arms over seeds under one budget, and report"""
+    """Train several arms over seeds under one budget, and report"""
     from bench.compare import CompareConfig
     from bench.compare import compare as command
     from bench.settings import flags

@@ -169,14 +169,22 @@ class Recorder:
             self.write(stream, row)
 
     def checkpoint(self, step: int, save: Callable[[Path], None], keep: str) -> None:
-        """Write `checkpoint/step-<n>/` whole or not at all, then drop what is older, the folder named `keep` apart."""
+        """Write `checkpoint/step-<n>/` whole or not at all, then drop what is older, the folder named `keep` apart.
+
+        Raises:
+            OSError: it cannot be written; the one before it stands.
+        """
         folder = self.path / "checkpoint"
         folder.mkdir(exist_ok=True)
         partial, final = folder / f"partial-{step:06d}", folder / f"step-{step:06d}"
         for leftover in (partial, final):
             shutil.rmtree(leftover, ignore_errors=True)
         partial.mkdir()
-        save(partial)
+        try:
+            save(partial)
+        except Exception as error:  # each library has its own kind for a disk that is full
+            shutil.rmtree(partial)
+            raise OSError(f"checkpoint of step {step}: {str(error).splitlines()[0]}") from error
         for file in self._files.values():
             os.fsync(file.fileno())
         for path in (*partial.rglob("*"), partial):

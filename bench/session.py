@@ -196,9 +196,8 @@ class Session:
             except NoSignalError as error:
                 status, message = "no-signal", f"step {state.step + 1}: {error}"
             except OSError as error:
-                raise UserError(
-                    f"{recorder.path}: cannot write: {error.strerror}; free some space, then --resume {recorder.path}"
-                ) from error
+                self.display.always(f"cannot write: {error}; free some space, then run --resume {recorder.path}")
+                return 1
         rows = recorder.rows("steps")
         recorder.close(
             {
