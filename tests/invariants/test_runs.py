@@ -1,0 +1,21 @@
+"""Every registered method through the command itself, on the embedded model."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from algorithms import ALGORITHMS
+from bench.cli import main
+
+
+@pytest.mark.parametrize("name", list(ALGORITHMS))
+def test_runs_and_updates(name: str, tmp_path: Path) -> None:
+    size = ["--samples-per-step", "16", "--sampling.max-new-tokens", "48", "--eval.limit", "0", "--quiet"]
+    assert main(["run", "--algo", name, "--budget", "steps=2", *size, "--out", str(tmp_path)]) == 0
+    (run,) = tmp_path.iterdir()
+    last = json.loads((run / "steps.jsonl").read_text().splitlines()[-1])
+    assert last["data/updates"] == 4
+    assert last["data/samples_trained"] == 32
+    assert last["actor/grad_norm"] > 0
+    assert ("critic/vf_loss" in last) is ("values" in ALGORITHMS[name]().needs)
