@@ -33,6 +33,8 @@ class CompareConfig:
     """Tasks, each a comparison of its own."""
     model: Annotated[tuple[str, ...], tyro.conf.arg(aliases=["--models"])] = ()
     """Models, each a comparison of its own."""
+    preset: Annotated[tuple[str, ...], tyro.conf.arg(aliases=["--presets"])] = ()
+    """Hardware presets, each a comparison of its own."""
     data: Path | None = None
     """Data in the official format, as for `run`."""
     seeds: int | None = None
@@ -126,6 +128,7 @@ def study_of(config: CompareConfig) -> Study:
         arms=arms,
         tasks={name: study.tasks.get(name, {}) for name in config.task} or study.tasks,
         models=config.model or study.models,
+        presets=config.preset or study.presets,
         seeds=study.seeds if config.seeds is None else config.seeds,
         settings=settings,
         reference=config.reference or (None if config.algos or config.arms else study.reference),
@@ -144,16 +147,14 @@ def describe(study: Study, planned: Sequence[Planned], folder: Path) -> str:
     _, to_do = split(planned, folder / "runs")
     begun = sum(path is not None for _, path in to_do)
     sizes = {"arms": len(study.arms), "variants": len(study.variants), "tasks": len(study.tasks)}
-    sizes |= {"models": len(study.models), "seeds": study.seeds}
+    sizes |= {"models": len(study.models), "presets": len(study.presets), "seeds": study.seeds}
     shape = " x ".join(f"{size} {name}" for name, size in sizes.items() if size > 1 or name in ("arms", "seeds"))
     lines = [f"study    {study.name}: {study.question}" if study.question else f"study    {study.name}"]
     lines += [
         f"runs     {shape} = {len(planned)}; {len(planned) - len(to_do)} have ended, {begun} go on where they stopped"
     ]
-    for place in dict.fromkeys((run.variant, run.chosen.task_name, run.chosen.config.model) for run in planned):
-        group = {
-            run.arm: run for run in planned if (run.variant, run.chosen.task_name, run.chosen.config.model) == place
-        }
+    for place in dict.fromkeys(run.place for run in planned):
+        group = {run.arm: run for run in planned if run.place == place}
         lines += ["", ", ".join(part for part in place if part), differences(group), equal(next(iter(group.values())))]
     return "\n".join([*lines, "", f"records  {folder}"])
 

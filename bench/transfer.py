@@ -72,7 +72,7 @@ def table(outcomes: Sequence[Outcome], folder: Path) -> Table:
     arms: dict[tuple[str, str], int] = {}
     for outcome in outcomes:
         run = outcome.run
-        key = ", ".join(part for part in (run.variant, run.chosen.task_name, run.chosen.config.model) if part)
+        key = ", ".join(part for part in run.place if part)
         arms[key, run.arm] = arms.get((key, run.arm), 0) + 1
         if outcome.path is None or outcome.status != "finished":
             continue
