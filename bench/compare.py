@@ -9,12 +9,13 @@ import tyro
 from tabulate import tabulate
 
 from bench.config import UserError
+from bench.fairness import fair_part
 from bench.launch import Launcher, Outcome, estimate_s, lock, minutes, split
 from bench.report import report
 from bench.report.groups import flatten
 from bench.report.tables import Row, Table, text
 from bench.settings import merge
-from bench.study import Planned, Study, fair_part, parse_arm, parse_settings, parse_value, plan, read
+from bench.study import Planned, Study, parse_arm, parse_settings, parse_value, plan, read, said
 from bench.transfer import measure, table
 from bench.tune import accuracy_of, sensitivity_table, trials, trials_table, tuned, winners
 
@@ -155,7 +156,7 @@ def describe(study: Study, planned: Sequence[Planned], folder: Path) -> str:
     ]
     for place in dict.fromkeys(run.place for run in planned):
         group = {run.arm: run for run in planned if run.place == place}
-        lines += ["", ", ".join(part for part in place if part), differences(group), equal(next(iter(group.values())))]
+        lines += ["", ", ".join(said(place)), differences(group), equal(next(iter(group.values())))]
     return "\n".join([*lines, "", f"records  {folder}"])
 
 
@@ -170,7 +171,7 @@ def differences(group: dict[str, Planned]) -> str:
 
 def equal(run: Planned) -> str:
     """What was checked to be equal, the part that people ask for."""
-    part = fair_part(run)
+    part = fair_part(run.chosen)
     shown = ("budget", "samples_per_step", "eval.every", "eval.limit", "eval.num_samples", "sampling.max_new_tokens")
     return "equal for all: " + ", ".join(f"{name} {part[name]}" for name in shown if name in part)
 

@@ -19,8 +19,8 @@ from itertools import product
 from pathlib import Path
 from typing import Any, cast
 
-from bench.config import Budget, UserError
-from bench.report.groups import flatten
+from bench.config import UserError
+from bench.fairness import refuse_unfair
 from bench.settings import Chosen, Tree, fingerprint, from_tree, merge, resolve, with_recipe
 
 READY = Path(__file__).parent / "studies"
@@ -74,7 +74,7 @@ class Planned:
     """One run of a study, all of its settings known."""
 
     arm: str
-    variant: str
+    place: Place  # the comparison it belongs to: variant, task, model, hardware preset
     chosen: Chosen
 
     @property
@@ -88,16 +88,15 @@ class Planned:
         return fingerprint(self.tree)
 
     @property
-    def place(self) -> Place:
-        """The comparison it belongs to: variant, task, model, hardware preset."""
-        config = self.chosen.config
-        return self.variant, self.chosen.task_name, config.model, config.preset
-
-    @property
     def label(self) -> str:
         """For people and file names."""
-        parts = (self.arm, *self.place, f"s{self.chosen.config.seed}")
-        return "-".join(Path(part).name.replace(":", ".") for part in parts if part)
+        parts = (self.arm, *said(self.place), f"s{self.chosen.config.seed}")
+        return "-".join(Path(part).name.replace(":", ".") for part in parts)
+
+
+def said(place: Place) -> list[str]:
+    """The parts of a place that were asked for."""
+    return [part for part in place if part not in ("", "auto")]
 
 
 def read(name: str) -> Study:
@@ -202,7 +201,7 @@ def plan(study: Study, out: Path) -> list[Planned]:
         raise UserError(f"reference {study.reference}: no such arm; there are {', '.join(names)}")
     groups = [[chosen_of(study, arm, place, out) for arm in study.arms] for place in places(study)]
     for group in groups:
-        refuse_unfair(group)
+        refuse_unfair({run.arm: run.chosen for run in group})
     offsets = [arm.first_seed for arm in study.arms]
     return [
         with_seed(run, offset + index)
@@ -225,41 +224,9 @@ def chosen_of(study: Study, arm: Arm, place: Place, out: Path) -> Planned:
     tree |= {"task_name": task, "model": model, "name": arm.name, "out": str(out)}
     if arm.recipe is not None:
         tree = with_recipe(tree, arm.recipe)
-    return Planned(arm=arm.name, variant=variant, chosen=resolve(from_tree(tree, f"arm {arm.name}")))
+    return Planned(arm=arm.name, place=place, chosen=resolve(from_tree(tree, f"arm {arm.name}")))
 
 
 def with_seed(run: Planned, seed: int) -> Planned:
     """The same run under a seed."""
     return replace(run, chosen=replace(run.chosen, config=replace(run.chosen.config, seed=seed)))
-
-
-def refuse_unfair(group: Sequence[Planned]) -> None:
-    """Arms of one place must have equal budgets, data and evaluation.
-
-    Raises:
-        UserError: names the setting and both values.
-    """
-    for run in group:
-        config = run.chosen.config
-        if config.algo.max_rounds > 1 and Budget.parse(config.budget).kind == "steps" and len(group) > 1:
-            raise UserError(
-                f"unfair: a step of {run.arm} may generate more samples than others'; use --budget samples=N"
-            )
-    first = fair_part(group[0])
-    for other in group[1:]:
-        part = fair_part(other)
-        for name in sorted(first.keys() | part.keys()):
-            if first.get(name) != part.get(name):
-                values = f"{group[0].arm} has {first.get(name)}, {other.arm} has {part.get(name)}"
-                raise UserError(f"unfair: {name} must be equal for all arms ({values}); use variants to vary it")
-
-
-def fair_part(run: Planned) -> dict[str, str]:
-    """What must be equal: budget, data and evaluation, with the generation budget, which evaluation shares."""
-    flat = flatten(run.chosen.tree())
-    equal = {"task_name", "model", "preset", "budget", "data", "source", "long_prompts", "max_prompt_tokens"}
-    equal |= {"sampling.max_new_tokens"} | {name for name in flat if name.startswith(("eval.", "task."))}
-    equal -= {name for name in flat if name.startswith("task.weights.")}
-    if Budget.parse(run.chosen.config.budget).kind == "steps":
-        equal.add("samples_per_step")
-    return {name: flat[name] for name in equal if name in flat}

@@ -12,7 +12,7 @@ from bench.config import UserError
 from bench.launch import Outcome
 from bench.report.tables import Cell, Row, Table, number, percent, text
 from bench.settings import Tree, merge
-from bench.study import Arm, Place, Planned, Space, Study, nested, places, plan
+from bench.study import Arm, Place, Planned, Space, Study, nested, places, plan, said
 
 FIRST_SEED = 1_000_000  # of trials: apart from any report's
 
@@ -110,7 +110,7 @@ def trials_table(scored: Sequence[Scored], outcomes: Mapping[str, Outcome]) -> T
     rows: list[Row] = [
         {
             "arm": text(trial.arm.name),
-            "place": text(", ".join(part for part in trial.run.place if part)),
+            "place": text(", ".join(said(trial.run.place))),
             "setting": text(", ".join(f"{k}={v}" for k, v in trial.point.items())),
             "validation accuracy": percent(accuracy),
             "status": text(outcomes[trial.run.fingerprint].status),
@@ -127,7 +127,7 @@ def sensitivity_table(scored: Sequence[Scored]) -> Table:
     """How much hangs on the tuning, beside the winner."""
     groups: dict[tuple[str, str], list[Scored]] = {}
     for trial, accuracy in scored:
-        place = ", ".join(part for part in trial.run.place if part)
+        place = ", ".join(said(trial.run.place))
         groups.setdefault((trial.arm.name, place), []).append((trial, accuracy))
     rows: list[Row] = []
     for (arm, place), part in groups.items():

@@ -2,7 +2,6 @@
 
 import json
 import os
-import re
 import subprocess
 import sys
 from dataclasses import replace
@@ -287,7 +286,7 @@ def test_transfer_compares_each_run_with_where_it_started(tmp_path: Path) -> Non
     evaluated(tmp_path / "transfer" / "start-small", 0.1)
     (row,) = transfer.table(outcomes, tmp_path / "transfer").rows
     assert {name: cell.text for name, cell in row.items()} == {
-        "trained on": f"gsm8k, embedded, {outcomes[0].run.chosen.config.preset}",
+        "trained on": "gsm8k, embedded",
         "arm": "grpo",
         "tested on": "math",
         "before": "10.0",
@@ -320,8 +319,8 @@ def test_a_study_goes_on_after_failures_and_repeats_nothing(tmp_path: Path, caps
     )
     assert compare(config) == 1
     printed = capsys.readouterr().out
-    assert re.search(r"wild-gsm8k-embedded-\S+-s0: diverged", printed)
-    assert re.search(r"failed   broken-gsm8k-embedded-\S+-s0", printed)
+    assert "wild-gsm8k-embedded-s0: diverged" in printed
+    assert "failed   broken-gsm8k-embedded-s0" in printed
     assert "0, 1 diverged" in printed
     report = tmp_path / "small" / "report"
     assert "broken-gsm8k-embedded-" in (report / "tables" / "unrecorded.csv").read_text()
