@@ -9,12 +9,13 @@ import tyro
 from tabulate import tabulate
 
 from bench.config import UserError
+from bench.fairness import fair_part
 from bench.launch import Launcher, Outcome, estimate_s, lock, minutes, split
 from bench.report import report
 from bench.report.groups import flatten
 from bench.report.tables import Row, Table, text
 from bench.settings import merge
-from bench.study import Planned, Study, fair_part, parse_arm, parse_settings, parse_value, plan, read
+from bench.study import Planned, Study, parse_arm, parse_settings, parse_value, plan, read, said
 from bench.transfer import measure, table
 from bench.tune import accuracy_of, sensitivity_table, trials, trials_table, tuned, winners
 
@@ -33,6 +34,8 @@ class CompareConfig:
     """Tasks, each a comparison of its own."""
     model: Annotated[tuple[str, ...], tyro.conf.arg(aliases=["--models"])] = ()
     """Models, each a comparison of its own."""
+    preset: Annotated[tuple[str, ...], tyro.conf.arg(aliases=["--presets"])] = ()
+    """Hardware presets, each a comparison of its own."""
     data: Path | None = None
     """Data in the official format, as for `run`."""
     seeds: int | None = None
@@ -126,6 +129,7 @@ def study_of(config: CompareConfig) -> Study:
         arms=arms,
         tasks={name: study.tasks.get(name, {}) for name in config.task} or study.tasks,
         models=config.model or study.models,
+        presets=config.preset or study.presets,
         seeds=study.seeds if config.seeds is None else config.seeds,
         settings=settings,
         reference=config.reference or (None if config.algos or config.arms else study.reference),
@@ -144,17 +148,15 @@ def describe(study: Study, planned: Sequence[Planned], folder: Path) -> str:
     _, to_do = split(planned, folder / "runs")
     begun = sum(path is not None for _, path in to_do)
     sizes = {"arms": len(study.arms), "variants": len(study.variants), "tasks": len(study.tasks)}
-    sizes |= {"models": len(study.models), "seeds": study.seeds}
+    sizes |= {"models": len(study.models), "presets": len(study.presets), "seeds": study.seeds}
     shape = " x ".join(f"{size} {name}" for name, size in sizes.items() if size > 1 or name in ("arms", "seeds"))
     lines = [f"study    {study.name}: {study.question}" if study.question else f"study    {study.name}"]
     lines += [
         f"runs     {shape} = {len(planned)}; {len(planned) - len(to_do)} have ended, {begun} go on where they stopped"
     ]
-    for place in dict.fromkeys((run.variant, run.chosen.task_name, run.chosen.config.model) for run in planned):
-        group = {
-            run.arm: run for run in planned if (run.variant, run.chosen.task_name, run.chosen.config.model) == place
-        }
-        lines += ["", ", ".join(part for part in place if part), differences(group), equal(next(iter(group.values())))]
+    for place in dict.fromkeys(run.place for run in planned):
+        group = {run.arm: run for run in planned if run.place == place}
+        lines += ["", ", ".join(said(place)), differences(group), equal(next(iter(group.values())))]
     return "\n".join([*lines, "", f"records  {folder}"])
 
 
@@ -169,7 +171,7 @@ def differences(group: dict[str, Planned]) -> str:
 
 def equal(run: Planned) -> str:
     """What was checked to be equal, the part that people ask for."""
-    part = fair_part(run)
+    part = fair_part(run.chosen)
     shown = ("budget", "samples_per_step", "eval.every", "eval.limit", "eval.num_samples", "sampling.max_new_tokens")
     return "equal for all: " + ", ".join(f"{name} {part[name]}" for name in shown if name in part)
 

@@ -1,9 +1,9 @@
-"""A study: arms x variants x tasks x models x seeds under one budget, from a TOML file with flags over it.
+"""A study: arms x variants x tasks x models x presets x seeds under one budget, from a TOML file with flags over it.
 
 Keys of the file; settings are the tree that `bench run --config` reads, the later over the earlier:
 
 - `name`, `question`: heading of the report, and what the study is to answer
-- `tasks = ["gsm8k"]`, or `[tasks.gsm8k]` with settings for that task; `models`; `seeds`, their number
+- `tasks = ["gsm8k"]`, or `[tasks.gsm8k]` with settings for that task; `models`; `presets`; `seeds`, their number
 - `reference`: the arm that the others are compared with (default: every two)
 - `transfer`: tasks on which finished runs are tested besides their own
 - `[settings]` of every run
@@ -15,16 +15,30 @@ Keys of the file; settings are the tree that `bench run --config` reads, the lat
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import product
 from pathlib import Path
 from typing import Any, cast
 
-from bench.config import Budget, UserError
-from bench.report.groups import flatten
+from bench.config import UserError
+from bench.fairness import refuse_unfair
 from bench.settings import Chosen, Tree, fingerprint, from_tree, merge, resolve, with_recipe
 
 READY = Path(__file__).parent / "studies"
-KEYS = ("name", "question", "tasks", "models", "seeds", "reference", "settings", "variants", "arms", "transfer")
+KEYS = (
+    "name",
+    "question",
+    "tasks",
+    "models",
+    "presets",
+    "seeds",
+    "reference",
+    "settings",
+    "variants",
+    "arms",
+    "transfer",
+)
 Space = Mapping[str, Sequence[Any]]
+Place = tuple[str, str, str, str]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,6 +65,7 @@ class Study:
     settings: Tree
     variants: Mapping[str, Tree]
     reference: str | None
+    presets: Sequence[str] = ("auto",)
     transfer: Sequence[str] = ()  # tasks that finished runs are tested on besides
 
 
@@ -59,7 +74,7 @@ class Planned:
     """One run of a study, all of its settings known."""
 
     arm: str
-    variant: str
+    place: Place  # the comparison it belongs to: variant, task, model, hardware preset
     chosen: Chosen
 
     @property
@@ -75,9 +90,13 @@ class Planned:
     @property
     def label(self) -> str:
         """For people and file names."""
-        model = Path(self.chosen.config.model).name
-        parts = (self.arm, self.variant, self.chosen.task_name, model, f"s{self.chosen.config.seed}")
-        return "-".join(part.replace("/", "-").replace(":", ".") for part in parts if part)
+        parts = (self.arm, *said(self.place), f"s{self.chosen.config.seed}")
+        return "-".join(Path(part).name.replace(":", ".") for part in parts)
+
+
+def said(place: Place) -> list[str]:
+    """The parts of a place that were asked for."""
+    return [part for part in place if part not in ("", "auto")]
 
 
 def read(name: str) -> Study:
@@ -106,6 +125,7 @@ def read(name: str) -> Study:
         settings=tree.get("settings", {}),
         variants=tree.get("variants", {"": {}}),
         reference=tree.get("reference"),
+        presets=tree.get("presets", ("auto",)),
         transfer=tree.get("transfer", ()),
     )
 
@@ -179,9 +199,9 @@ def plan(study: Study, out: Path) -> list[Planned]:
         raise UserError(f"two arms are called {next(n for n in names if names.count(n) > 1)}; give each its own name")
     if study.reference is not None and study.reference not in names:
         raise UserError(f"reference {study.reference}: no such arm; there are {', '.join(names)}")
-    groups = [[chosen_of(study, arm, *place, out) for arm in study.arms] for place in places(study)]
+    groups = [[chosen_of(study, arm, place, out) for arm in study.arms] for place in places(study)]
     for group in groups:
-        refuse_unfair(group)
+        refuse_unfair({run.arm: run.chosen for run in group})
     offsets = [arm.first_seed for arm in study.arms]
     return [
         with_seed(run, offset + index)
@@ -191,55 +211,22 @@ def plan(study: Study, out: Path) -> list[Planned]:
     ]
 
 
-def places(study: Study) -> Iterator[tuple[str, str, str]]:
-    """Each (variant, task, model)."""
-    for variant in study.variants:
-        for task in study.tasks:
-            for model in study.models:
-                yield variant, task, model
+def places(study: Study) -> Iterator[Place]:
+    """Each comparison: variant, task, model, preset."""
+    return product(study.variants, study.tasks, study.models, study.presets)
 
 
-def chosen_of(study: Study, arm: Arm, variant: str, task: str, model: str, out: Path) -> Planned:
+def chosen_of(study: Study, arm: Arm, place: Place, out: Path) -> Planned:
     """An arm's settings in one place, resolved as the run itself will resolve them."""
+    variant, task, model, preset = place
     tree = merge(merge(merge(study.settings, study.tasks[task]), study.variants[variant]), arm.tree)
-    tree = {"algo_name": arm.name, **tree, "task_name": task, "model": model, "name": arm.name, "out": str(out)}
+    tree = {"algo_name": arm.name, "preset": preset, **tree}
+    tree |= {"task_name": task, "model": model, "name": arm.name, "out": str(out)}
     if arm.recipe is not None:
         tree = with_recipe(tree, arm.recipe)
-    return Planned(arm=arm.name, variant=variant, chosen=resolve(from_tree(tree, f"arm {arm.name}")))
+    return Planned(arm=arm.name, place=place, chosen=resolve(from_tree(tree, f"arm {arm.name}")))
 
 
 def with_seed(run: Planned, seed: int) -> Planned:
     """The same run under a seed."""
     return replace(run, chosen=replace(run.chosen, config=replace(run.chosen.config, seed=seed)))
-
-
-def refuse_unfair(group: Sequence[Planned]) -> None:
-    """Arms of one place must have equal budgets, data and evaluation.
-
-    Raises:
-        UserError: names the setting and both values.
-    """
-    for run in group:
-        config = run.chosen.config
-        if config.algo.max_rounds > 1 and Budget.parse(config.budget).kind == "steps" and len(group) > 1:
-            raise UserError(
-                f"unfair: a step of {run.arm} may generate more samples than others'; use --budget samples=N"
-            )
-    first = fair_part(group[0])
-    for other in group[1:]:
-        part = fair_part(other)
-        for name in sorted(first.keys() | part.keys()):
-            if first.get(name) != part.get(name):
-                values = f"{group[0].arm} has {first.get(name)}, {other.arm} has {part.get(name)}"
-                raise UserError(f"unfair: {name} must be equal for all arms ({values}); use variants to vary it")
-
-
-def fair_part(run: Planned) -> dict[str, str]:
-    """What must be equal: budget, data and evaluation, with the generation budget, which evaluation shares."""
-    flat = flatten(run.chosen.tree())
-    equal = {"task_name", "model", "budget", "data", "source", "long_prompts", "max_prompt_tokens"}
-    equal |= {"sampling.max_new_tokens"} | {name for name in flat if name.startswith(("eval.", "task."))}
-    equal -= {name for name in flat if name.startswith("task.weights.")}
-    if Budget.parse(run.chosen.config.budget).kind == "steps":
-        equal.add("samples_per_step")
-    return {name: flat[name] for name in equal if name in flat}

@@ -12,6 +12,7 @@ from bench.launch import Outcome, last_line
 from bench.report.groups import differ
 from bench.report.tables import Row, Table, percent, points, share, text
 from bench.stats import estimate
+from bench.study import said
 
 Settings = Sequence[str]  # flags of `bench eval`, equal for every checkpoint
 
@@ -72,7 +73,7 @@ def table(outcomes: Sequence[Outcome], folder: Path) -> Table:
     arms: dict[tuple[str, str], int] = {}
     for outcome in outcomes:
         run = outcome.run
-        key = ", ".join(part for part in (run.variant, run.chosen.task_name, run.chosen.config.model) if part)
+        key = ", ".join(said(run.place))
         arms[key, run.arm] = arms.get((key, run.arm), 0) + 1
         if outcome.path is None or outcome.status != "finished":
             continue

@@ -12,7 +12,7 @@ from bench.config import UserError
 from bench.launch import Outcome
 from bench.report.tables import Cell, Row, Table, number, percent, text
 from bench.settings import Tree, merge
-from bench.study import Arm, Planned, Space, Study, nested, places, plan
+from bench.study import Arm, Place, Planned, Space, Study, nested, places, plan, said
 
 FIRST_SEED = 1_000_000  # of trials: apart from any report's
 
@@ -73,22 +73,17 @@ def accuracy_of(outcome: Outcome) -> float | None:
     return float(validation[-1]["accuracy"]) if validation else None
 
 
-def place_of(run: Planned) -> tuple[str, str, str]:
-    """(variant, task, model): each is tuned by itself."""
-    return run.variant, run.chosen.task_name, run.chosen.config.model
-
-
 Scored = tuple[Trial, float | None]
 
 
-def winners(scored: Sequence[Scored]) -> dict[tuple[str, tuple[str, str, str]], Mapping[str, Any]]:
+def winners(scored: Sequence[Scored]) -> dict[tuple[str, Place], Mapping[str, Any]]:
     """(arm, place) -> the point of the highest validation accuracy, the first of several.
 
     Raises:
         UserError: no trial of an arm finished.
     """
-    best: dict[tuple[str, tuple[str, str, str]], tuple[float, Mapping[str, Any]]] = {}
-    keys = [(trial.arm.name, place_of(trial.run)) for trial, _ in scored]
+    best: dict[tuple[str, Place], tuple[float, Mapping[str, Any]]] = {}
+    keys = [(trial.arm.name, trial.run.place) for trial, _ in scored]
     for key, (trial, accuracy) in zip(keys, scored, strict=True):
         if accuracy is not None and (key not in best or accuracy > best[key][0]):
             best[key] = accuracy, trial.point
@@ -98,19 +93,14 @@ def winners(scored: Sequence[Scored]) -> dict[tuple[str, tuple[str, str, str]], 
     return {key: point for key, (_, point) in best.items()}
 
 
-def tuned(study: Study, best: Mapping[tuple[str, tuple[str, str, str]], Mapping[str, Any]], out: Path) -> list[Planned]:
+def tuned(study: Study, best: Mapping[tuple[str, Place], Mapping[str, Any]], out: Path) -> list[Planned]:
     """The study's plan with each arm at its best point of each place."""
     found: list[Planned] = []
     for place in places(study):
-        variant, task, model = place
+        variant, task, model, preset = place
         arms = [with_point(arm, best[arm.name, place]) for arm in study.arms]
-        here = replace(
-            study,
-            arms=arms,
-            variants={variant: study.variants[variant]},
-            tasks={task: study.tasks[task]},
-            models=[model],
-        )
+        narrow = {"variants": {variant: study.variants[variant]}, "tasks": {task: study.tasks[task]}}
+        here = replace(study, arms=arms, models=[model], presets=[preset], **narrow)
         found += plan(here, out)
     return found
 
@@ -120,7 +110,7 @@ def trials_table(scored: Sequence[Scored], outcomes: Mapping[str, Outcome]) -> T
     rows: list[Row] = [
         {
             "arm": text(trial.arm.name),
-            "place": text(", ".join(part for part in place_of(trial.run) if part)),
+            "place": text(", ".join(said(trial.run.place))),
             "setting": text(", ".join(f"{k}={v}" for k, v in trial.point.items())),
             "validation accuracy": percent(accuracy),
             "status": text(outcomes[trial.run.fingerprint].status),
@@ -137,7 +127,7 @@ def sensitivity_table(scored: Sequence[Scored]) -> Table:
     """How much hangs on the tuning, beside the winner."""
     groups: dict[tuple[str, str], list[Scored]] = {}
     for trial, accuracy in scored:
-        place = ", ".join(part for part in place_of(trial.run) if part)
+        place = ", ".join(said(trial.run.place))
         groups.setdefault((trial.arm.name, place), []).append((trial, accuracy))
     rows: list[Row] = []
     for (arm, place), part in groups.items():

@@ -263,7 +263,7 @@ def test_the_best_trial_wins_and_all_are_shown() -> None:
     accuracy = {1e-4: 0.5, 2e-4: 0.7, 4e-4: None}
     scored = [(trial, accuracy[trial.point["optimizer.lr"]]) for trial in found]
     best = winners(scored)
-    assert best["grpo", ("", "gsm8k", "embedded")] == {"optimizer.lr": 2e-4}
+    assert best["grpo", found[0].run.place] == {"optimizer.lr": 2e-4}
     assert {run.chosen.config.optimizer.lr for run in tuned(s, best, RUNS)} == {2e-4}
     outcomes = {
         t.run.fingerprint: Outcome(run=t.run, path=None, status="finished" if a else "failed") for t, a in scored
@@ -323,7 +323,7 @@ def test_a_study_goes_on_after_failures_and_repeats_nothing(tmp_path: Path, caps
     assert "failed   broken-gsm8k-embedded-s0" in printed
     assert "0, 1 diverged" in printed
     report = tmp_path / "small" / "report"
-    assert "broken-gsm8k-embedded-s0" in (report / "tables" / "unrecorded.csv").read_text()
+    assert "broken-gsm8k-embedded-" in (report / "tables" / "unrecorded.csv").read_text()
     summaries = {path: path.stat().st_mtime_ns for path in (tmp_path / "small" / "runs").glob("*/summary.json")}
     assert len(summaries) == 2
     before = (report / "tables" / "results.csv").read_text()
