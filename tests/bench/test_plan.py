@@ -22,7 +22,7 @@ from bench.planner.memory import fits, memory
 from bench.planner.models import resolve
 from bench.planner.search import candidates, cheapest, evaluate, feasibility, largest_micro_batch, remedies
 from bench.planner.step_time import step_seconds
-from bench.planner.validate import compare
+from bench.planner.validate import Comparison, compare
 from bench.presets import Efficiency, load
 from tests.bench.plan_jobs import GRPO, PLAIN, PPO, deepspeed, job, preset, with_samples
 
@@ -366,6 +366,11 @@ def test_a_run_is_set_beside_its_prediction(tmp_path: Path) -> None:
     assert rows["kv_cache"].predicted == pytest.approx(32 * 60 * 128 * 2 * 4 / 2**30)
     assert rows["peak of update"].measured == 0.5
     assert rows["update time"].measured == 2.0
+
+
+def test_the_error_is_a_share_of_the_measurement() -> None:
+    assert Comparison(run="r", what="w", unit="s", predicted=3.0, measured=2.0).error == 0.5
+    assert Comparison(run="r", what="w", unit="s", predicted=3.0, measured=None).error is None
 
 
 def test_the_comparison_is_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
