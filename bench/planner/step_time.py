@@ -5,7 +5,7 @@
                 where a pass reads the weights once (a mixture: the experts that b tokens are expected to touch) and the
                 cache of b rows at half their completion; launching kernels comes on top
     update      max(compute, communication of ZeRO and off-load) + the optimizer's own traffic
-    sync        the policy's 16-bit weights over the link to each replica; 0 where the rollout engine shares them
+    sync        the policy's weights over the link, or within the device; 0 where the rollout engine shares them
     score       verdicts over the verifier's workers, and the reward model's forward pass
 
 Phases follow one another: nothing here overlaps generation with training.
@@ -127,12 +127,17 @@ def update_seconds(job: Job, r: Rates) -> float:
 
 
 def sync_seconds(job: Job, r: Rates) -> float:
-    """The policy's weights to each replica; replicas are served at the same time, their devices in parts."""
+    """The policy's weights into the rollout engine: every device of a replica gathers all of them, layer by layer.
+
+    Where each device trains with whole weights and generates, too, they are read and written on the device.
+    """
     s = job.setting
-    if s.rollout_engine == "hf" or r.link_per_s is None:
+    if s.rollout_engine == "hf":
         return 0.0
     moved = 4 * job.shape.lora_params(s.lora_rank) if s.lora_rank else BYTES[s.dtype] * job.shape.params
-    return moved / r.link_per_s
+    local = 2 * moved / r.bytes_per_s
+    across = s.zero_stage == 3 or s.rollout_devices
+    return moved / r.link_per_s if across and r.link_per_s else local
 
 
 def _forward_seconds(job: Job, r: Rates, shape: ModelShape, head: int | None = None) -> float:

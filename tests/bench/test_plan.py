@@ -22,7 +22,7 @@ from bench.planner.memory import fits, memory
 from bench.planner.models import resolve
 from bench.planner.search import candidates, cheapest, evaluate, feasibility, largest_micro_batch, remedies
 from bench.planner.step_time import step_seconds
-from bench.planner.validate import compare
+from bench.planner.validate import Comparison, compare
 from bench.presets import Efficiency, load
 from tests.bench.plan_jobs import GRPO, PLAIN, PPO, deepspeed, job, preset, with_samples
 
@@ -125,9 +125,12 @@ def test_zero_3_gathers_the_weights_for_every_micro_batch() -> None:
     assert seconds(base)["update"] == pytest.approx(moved + states, rel=1e-6)
 
 
-def test_shared_weights_need_no_sync_and_vllm_gets_a_copy() -> None:
-    assert seconds(job("0.5b"))["sync"] == 0
-    assert seconds(perfect(deepspeed(2, 8)))["sync"] == pytest.approx(2 * resolve("7b").params / 300e9)
+def test_weights_are_synced_over_the_link_or_within_the_device() -> None:
+    p = resolve("7b").params
+    assert seconds(job("0.5b"))["sync"] == 0  # the same tensors
+    assert seconds(perfect(deepspeed(3, 8)))["sync"] == pytest.approx(2 * p / 300e9)
+    assert seconds(perfect(deepspeed(2, 8)))["sync"] == pytest.approx(2 * 2 * p / 2039e9)
+    assert seconds(perfect(deepspeed(2, 8, rollout_devices=4)))["sync"] == pytest.approx(2 * p / 300e9)
 
 
 def test_unknown_rates_predict_no_time() -> None:
@@ -365,6 +368,11 @@ def test_a_run_is_set_beside_its_prediction(tmp_path: Path) -> None:
     assert rows["update time"].measured == 2.0
 
 
+def test_the_error_is_a_share_of_the_measurement() -> None:
+    assert Comparison(run="r", what="w", unit="s", predicted=3.0, measured=2.0).error == 0.5
+    assert Comparison(run="r", what="w", unit="s", predicted=3.0, measured=None).error is None
+
+
 def test_the_comparison_is_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(tmp_path / "out", validate=(write_run(tmp_path / "run"),)) == 0
     assert "| ppo, ours" in (tmp_path / "out" / "validation.md").read_text()
@@ -386,7 +394,7 @@ def test_candidates_have_no_contradictions() -> None:
 
 @pytest.mark.slow
 def test_the_page_on_scale_is_what_the_planner_says() -> None:
-    """After a change of formulas or defaults: python -m bench.planner.scale."""
-    from bench.planner.scale import document
+    """After a change of formulas or defaults: python -m docs.generate_scale."""
+    from docs.generate_scale import page
 
-    assert (Path(__file__).parents[2] / "docs" / "scale.md").read_text() == document()
+    assert (Path(__file__).parents[2] / "docs" / "scale.md").read_text() == page()
