@@ -90,7 +90,7 @@ def show_list(arguments: Arguments) -> int:
     for title, table in (("algorithms", ALGORITHMS), ("tasks", TASKS)):
         print(title)
         for name, cls in table.items():
-            print(f"  {name:<14}{(cls.__doc__ or '').strip().splitlines()[0]}")
+            print(f"  {name:<22}{(cls.__doc__ or '').strip().splitlines()[0]}")
     print("embedded models")
     for path in sorted(ASSETS.glob("*/config.json")):
         print(f"  {path.parent.name}")
@@ -98,7 +98,13 @@ def show_list(arguments: Arguments) -> int:
 
 
 def doctor(arguments: Arguments) -> int:
-    """Look over this machine: devices, memory, extras, hub, sandbox"""
+    """Look over this machine, or with --task NAME over a task's own problems"""
+    if any(a == "--task" or a.startswith("--task=") for a in arguments):
+        without_hub()
+        from bench.audit import audit
+        from bench.settings import parse
+
+        return audit(parse(arguments))
     from bench import doctor as command
     from bench.settings import flags
 
@@ -114,6 +120,15 @@ def evaluate(arguments: Arguments) -> int:
     command = flags(EvalCommand, arguments, prog="python -m bench eval")
     quieten()
     return examine(command)
+
+
+def compare(arguments: Arguments) -> int:
+    """train several arms over seeds under one budget, and report"""
+    from bench.compare import CompareConfig
+    from bench.compare import compare as command
+    from bench.settings import flags
+
+    return command(flags(CompareConfig, arguments, prog="python -m bench compare"))
 
 
 def report(arguments: Arguments) -> int:
@@ -148,6 +163,7 @@ def pipeline(arguments: Arguments) -> int:
 
 COMMANDS: dict[str, Callable[[Arguments], int]] = {
     "run": run,
+    "compare": compare,
     "eval": evaluate,
     "report": report,
     "plan": plan,

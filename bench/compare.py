@@ -15,6 +15,7 @@ from bench.report.groups import flatten
 from bench.report.tables import Row, Table, text
 from bench.settings import merge
 from bench.study import Planned, Study, fair_part, parse_arm, parse_settings, parse_value, plan, read
+from bench.transfer import measure, table
 from bench.tune import accuracy_of, sensitivity_table, trials, trials_table, tuned, winners
 
 
@@ -93,6 +94,9 @@ def compare(config: CompareConfig) -> int:
                 extra = [trials_table(scored, outcomes), sensitivity_table(scored)]
                 planned = tuned(study, winners(scored), folder / "runs")
             outcomes_of_runs = carry_out(planned, folder / "runs", launcher)
+            if study.transfer:
+                measure(outcomes_of_runs, study.transfer, folder / "transfer", say)
+                extra = [table(outcomes_of_runs, folder / "transfer"), *extra]
         except KeyboardInterrupt:
             print(f"interrupted; the same command goes on from here ({folder})")
             return 130

@@ -104,7 +104,7 @@ def plan(config: PlanConfig) -> int:
             return report(config.validate, config.out, quiet=config.quiet)
         return _plan(config)
     except ValueError as error:
-        print(error, file=sys.stderr)
+        print(f"error: {error}", file=sys.stderr)
         return 2
 
 

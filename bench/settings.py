@@ -27,7 +27,7 @@ from bench.record import plain
 from tasks.core import Task
 
 Tree = dict[str, Any]
-BOX = re.compile(r"[╭╮╰╯│─]+")
+BOX = re.compile(r"[╭╮╰╯│─]+|-{3,}|^\s*[|+]|[|+]\s*$")  # drawn in ASCII where the terminal knows no more
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -176,7 +176,8 @@ def flags(cls: Any, arguments: Sequence[str], *, prog: str, default: Any = None)
 def one_line(boxed: str) -> str:
     """The message of a boxed error, which ends at the first rule or blank line, and its first suggestion."""
     lines = [BOX.sub(" ", raw).strip() for raw in boxed.splitlines()[1:]]
-    message = " ".join(lines[: lines.index("")])
+    body = itertools.dropwhile(lambda line: not line, lines)
+    message = " ".join(itertools.takewhile(bool, body))
     for line, following in itertools.pairwise(lines):
         if line.startswith("Perhaps you meant"):
             return f"{message}; did you mean {following.split()[0]}?"

@@ -5,6 +5,7 @@ Keys of the file; settings are the tree that `bench run --config` reads, the lat
 - `name`, `question`: heading of the report, and what the study is to answer
 - `tasks = ["gsm8k"]`, or `[tasks.gsm8k]` with settings for that task; `models`; `seeds`, their number
 - `reference`: the arm that the others are compared with (default: every two)
+- `transfer`: tasks on which finished runs are tested besides their own
 - `[settings]` of every run
 - `[variants.NAME]`: each variant is a comparison of its own
 - `[arms.NAME]`: its settings, `algo_name` among them; of the arm alone `recipe` (to start from), `first_seed`, and
@@ -22,7 +23,7 @@ from bench.report.groups import flatten
 from bench.settings import Chosen, Tree, fingerprint, from_tree, merge, resolve, with_recipe
 
 READY = Path(__file__).parent / "studies"
-KEYS = ("name", "question", "tasks", "models", "seeds", "reference", "settings", "variants", "arms")
+KEYS = ("name", "question", "tasks", "models", "seeds", "reference", "settings", "variants", "arms", "transfer")
 Space = Mapping[str, Sequence[Any]]
 
 
@@ -50,6 +51,7 @@ class Study:
     settings: Tree
     variants: Mapping[str, Tree]
     reference: str | None
+    transfer: Sequence[str] = ()  # tasks that finished runs are tested on besides
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,6 +106,7 @@ def read(name: str) -> Study:
         settings=tree.get("settings", {}),
         variants=tree.get("variants", {"": {}}),
         reference=tree.get("reference"),
+        transfer=tree.get("transfer", ()),
     )
 
 
@@ -216,6 +219,12 @@ def refuse_unfair(group: Sequence[Planned]) -> None:
     Raises:
         UserError: names the setting and both values.
     """
+    for run in group:
+        config = run.chosen.config
+        if config.algo.max_rounds > 1 and Budget.parse(config.budget).kind == "steps" and len(group) > 1:
+            raise UserError(
+                f"unfair: a step of {run.arm} may generate more samples than others'; use --budget samples=N"
+            )
     first = fair_part(group[0])
     for other in group[1:]:
         part = fair_part(other)

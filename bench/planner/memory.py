@@ -157,7 +157,9 @@ def _activations(job: Job) -> Iterator[Term]:
     if job.method.critic:
         update = ("update_critic",)
         yield Term(role="activations", device_bytes=saved, formula=formula, phases=update)
-        yield Term(role="temporaries", device_bytes=again, formula=again_formula.removeprefix(" + "), phases=update)
+        if again:
+            formula = again_formula.removeprefix(" + ")
+            yield Term(role="temporaries", device_bytes=again, formula=formula, phases=update)
     # two copies of the logits: themselves and the exponentials of their log-sum
     passing, formula = _passing(job, tokens, shape), "dtype x T (4 h + 3 I)"
     size = passing + 2 * logits

@@ -18,7 +18,7 @@ from bench.report.gallery import draw
 from bench.report.groups import Setting, settings
 from bench.report.hardware import hardware
 from bench.report.health import stability, verifier
-from bench.report.listing import arms, provenance, runs, transfer
+from bench.report.listing import arms, provenance, runs
 from bench.report.page import examples, write
 from bench.report.records import Records, find_runs, load
 from bench.report.results import comparisons, results
@@ -108,7 +108,6 @@ def _tables(found: Sequence[Setting], records: Records, reference: str | None, t
         hardware(found),
         stability(found),
         verifier(found),
-        transfer(found, records),
         provenance(found),
         runs(found),
     )

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from bench.report.groups import AXES, Floats, Setting, curve, differ, own_task
+from bench.report.groups import AXES, Floats, Setting, curve, differ
 from bench.report.records import Records
 from bench.report.results import adjust, lost, pairs, verdict
 from bench.report.tables import Cell, Row, Table, number, percent, points, quantity, text
@@ -19,7 +19,7 @@ def curves(setting: Setting, records: Records, axis: str) -> dict[str, Curves]:
     """Arm -> its finished runs' curves."""
     wanted = {path: (arm.name, seed) for arm in setting.arms for path, seed in setting.paths(arm).items()}
     found: dict[str, Curves] = {arm.name: {} for arm in setting.arms}
-    mine = own_task(records.evals[records.evals["path"].isin(wanted)], records.runs.set_index("path")["task"])
+    mine = records.evals[records.evals["path"].isin(wanted)]
     for path, (x, y) in curve(mine, axis).items():
         name, seed = wanted[path]
         if len(x) > 1:

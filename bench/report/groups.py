@@ -134,22 +134,14 @@ def flatten(tree: dict[str, Any], prefix: str = "") -> dict[str, str]:
 def figures(records: Records) -> Frame:
     """`records.runs` with one column for each figure of the whole run."""
     runs = records.runs.set_index("path")
-    parts = [_from_evals(records.evals, runs["task"]), _from_steps(records.steps)]
+    parts = [_from_evals(records.evals), _from_steps(records.steps)]
     return runs.join([part for part in parts if len(part)]).reset_index()
 
 
-def own_task(evals: Frame, task: Frame) -> Frame:
-    """Evaluations on the task that the run trained on."""
-    if "task" not in evals:
-        return evals
-    return evals[evals["task"].isna() | (evals["task"] == evals["path"].map(task))]
-
-
-def _from_evals(evals: Frame, task: Frame) -> Frame:
+def _from_evals(evals: Frame) -> Frame:
     """`start_*` and `final_*`: the first and the last evaluation on the test split."""
     if evals.empty:
         return evals
-    evals = own_task(evals, task)
     test = evals[evals["split"] == "test"].sort_values("step")
     wanted = [
         c

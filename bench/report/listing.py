@@ -1,15 +1,13 @@
-"""What each arm was, every run, transfer, and where the figures come from."""
+"""What each arm was, every run, and where the figures come from."""
 
 import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, cast
 
-import numpy as np
-
-from bench.report.groups import Arm, Setting, differ, flatten
-from bench.report.records import Frame, Records
-from bench.report.tables import Cell, Row, Table, number, percent, points, share, text
+from bench.report.groups import Arm, Setting, flatten
+from bench.report.records import Frame
+from bench.report.tables import Cell, Row, Table, number, percent, text
 
 HIDDEN = ("seed", "out", "name", "arm", "quiet", "track", "checkpoint_every", "completions_per_step")
 
@@ -53,33 +51,6 @@ def _run(setting: Setting, arm: Arm, seed: int, row: Frame) -> Row:
         "message": text(row["message"]),
         "run": text(Path(row["path"]).name),
     }
-
-
-def transfer(settings: Sequence[Setting], records: Records) -> Table | None:
-    """Accuracy on tasks that were not trained on, before and after; None where nobody was tested on any."""
-    if "task" not in records.evals:
-        return None
-    trained = records.runs.set_index("path")["task"]
-    evals = records.evals[records.evals["split"] == "test"].sort_values("step")
-    other = evals[evals["task"] != evals["path"].map(trained)]
-    rows: list[Row] = []
-    for setting in settings:
-        for arm in setting.arms:
-            seeds = setting.paths(arm)
-            mine = other[other["path"].isin(seeds)]
-            for task, part in mine.groupby("task", observed=True):
-                by_run = part.groupby("path", observed=True)["accuracy"]
-                ends = [{seeds[str(k)]: float(v) for k, v in side.items()} for side in (by_run.first(), by_run.last())]
-                before, after = (float(np.mean([*end.values()])) for end in ends)
-                row = {"setting": setting.label, "arm": arm.name, "tested on": str(task)}
-                figures = {"before": percent(before), "after": percent(after), "gain": points(differ(ends[1], ends[0]))}
-                rows.append(
-                    {name: text(value) for name, value in row.items()}
-                    | figures
-                    | {"runs": share(len(by_run), len(arm.runs))}
-                )
-    note = "Test accuracy on other tasks, in percent, before and after training on the setting's own."
-    return Table(name="transfer", title="Transfer to other tasks", note=note, rows=rows) if rows else None
 
 
 def provenance(settings: Sequence[Setting]) -> Table:

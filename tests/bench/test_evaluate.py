@@ -51,10 +51,8 @@ class Counting:
     seen: list[str]
 
     def problems(self, split: Split) -> Sequence[Problem]:
-        return [
-            Problem(id=f"c/{split}/{i}", prompt=f"Tom has {i} apples and buys 2. How many?", reference="")
-            for i in range(13)
-        ]
+        questions = [f"Tom has {i} apples and buys 2. How many?" for i in range(13)]
+        return [Problem(id=f"c/{split}/{i}", prompt=q, reference="") for i, q in enumerate(questions)]
 
     def score(self, problem: Problem, completion: str) -> Score:
         self.seen.append(problem.id)
@@ -67,9 +65,8 @@ def test_every_problem_is_scored_once_whatever_the_batch(batch: int, monkeypatch
     monkeypatch.setattr("bench.evaluate.BATCH", batch)
     task = Counting([])
     location = str(ASSETS / "gsm8k")
-    engine = HFRollout(
-        load_model(location), load_tokenizer(location), EngineConfig(device="cpu", rollout_batch_size=batch)
-    )
+    config = EngineConfig(device="cpu", rollout_batch_size=batch)
+    engine = HFRollout(load_model(location), load_tokenizer(location), config)
     verdicts = list(judge(engine, task, task.problems("test"), EvalConfig(num_samples=2), 24))
     assert sorted(task.seen) == sorted([p.id for p in task.problems("test")] * 3)
     summary = summarise(verdicts, 2)

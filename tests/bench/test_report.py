@@ -13,7 +13,7 @@ from bench.report import gallery, report
 from bench.report.claims import practical_comparison
 from bench.report.efficiency import efficiency, equal_cost
 from bench.report.groups import settings
-from bench.report.listing import arms, transfer
+from bench.report.listing import arms
 from bench.report.records import Records, find_runs, load
 from bench.report.results import comparisons, problem_difference, results, verdict
 from bench.report.tables import Table, number, percent
@@ -216,20 +216,6 @@ def test_at_equal_cost_by_hand(tmp_path: Path) -> None:
     differences = {row["cost in"]: row for row in rows(equal_cost(settings(records), records, None, 0.45))}
     assert differences["training seconds"]["accuracy there"] == "-20.0"
     assert differences["training seconds"]["cost saved"] == "-1.25"  # ppo not there after the whole 2 s, grpo at 0.75 s
-
-
-def test_evaluations_on_other_tasks_are_transfer_and_nothing_else(tmp_path: Path) -> None:
-    run = make_run(tmp_path / "runs", "ppo", 0)
-    with (run / "evals.jsonl").open("a") as file:
-        for step, accuracy in ((0, 0.1), (12, 0.2)):
-            file.write(
-                json.dumps({"step": step, "split": "test", "task": "math", "accuracy": accuracy, "num_problems": 5})
-                + "\n"
-            )
-    records = loaded(tmp_path / "runs")
-    (row,) = rows(transfer(settings(records), records))
-    assert (row["tested on"], row["before"], row["after"], row["gain"]) == ("math", "10.0", "20.0", "+10.0")
-    assert settings(records)[0].arms[0].values("final_accuracy")[0] > 0.4
 
 
 def claim(records: Records, aspect: str) -> tuple[str, str]:

@@ -242,7 +242,7 @@ def test_a_users_reward_replaces_the_reward_and_not_the_verdict(tmp_path: Path) 
 
 def test_the_best_validation_checkpoint_is_what_test_reads(tmp_path: Path) -> None:
     flags = ["--budget", "steps=3", "--eval.every", "1", "--eval.checkpoint", "best", "--eval.validation-limit", "6"]
-    path = run(tmp_path, *flags, "--optimizer.lr", "1.0", "--optimizer.warmup-steps", "0")
+    path = run(tmp_path, *flags, "--optimizer.lr", "0.03", "--optimizer.warmup-steps", "0")
     validation = [r["accuracy"] for r in rows(path, "evals") if r["split"] == "validation"]
     first, last = (r for r in rows(path, "evals") if r["split"] == "test")
     assert validation[0] == max(validation)  # this learning rate ruins the model at once

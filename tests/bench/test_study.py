@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
+from bench import transfer
 from bench.compare import CompareConfig, compare, study_of
 from bench.config import UserError
-from bench.launch import estimate_s, lock, minutes, split
+from bench.launch import Outcome, estimate_s, lock, minutes, split
 from bench.report.tables import Table
 from bench.study import READY, Arm, Planned, Study, parse_arm, parse_settings, plan, read
-from bench.tune import FIRST_SEED, Trial, points, sensitivity_table, trials, trials_table, tuned, winners
-from bench.launch import Outcome
+from bench.tune import FIRST_SEED, points, sensitivity_table, trials, trials_table, tuned, winners
 
 GRPO, PPO = Arm(name="grpo", tree={"algo_name": "grpo"}), Arm(name="ppo", tree={"algo_name": "ppo"})
 RUNS = Path("runs")
@@ -136,6 +136,13 @@ def test_equal_samples_may_be_cut_into_steps_differently() -> None:
     assert len(plan(study(GRPO, other, settings={"budget": "samples=1024"}), RUNS)) == 4
 
 
+def test_steps_are_no_equal_budget_for_an_arm_that_samples_again() -> None:
+    dapo = Arm(name="dapo", tree={"algo_name": "dapo"})
+    with pytest.raises(UserError, match="a step of dapo may generate more samples"):
+        plan(study(GRPO, dapo), RUNS)
+    assert len(plan(study(GRPO, dapo, settings={"budget": "samples=512"}), RUNS)) == 4
+
+
 def test_arms_may_differ_in_method_and_reward() -> None:
     other = Arm(name="other", tree={"algo_name": "ppo", "task": {"weights": {"format": 0.0}}, "optimizer": {"lr": 0.1}})
     assert len(plan(study(GRPO, other), RUNS)) == 4
@@ -150,7 +157,7 @@ def test_mistakes_are_one_line() -> None:
     ]:
         with pytest.raises(UserError, match=words):
             plan(wrong, RUNS)
-    with pytest.raises(UserError, match="one of: .*default"):
+    with pytest.raises(UserError, match=r"one of: .*default"):
         read("no_such_study")
 
 
@@ -231,7 +238,7 @@ def test_tuning_is_equal_and_never_sees_test_or_the_studys_seeds() -> None:
     by_arm = [[t.point for t in found if t.arm.name == name] for name in ("grpo", "ppo")]
     assert [len(part) for part in by_arm] == [4, 4]
     assert all(len({tuple(point.values()) for point in part}) == 4 for part in by_arm)
-    assert found == trials(s, 4, RUNS)
+    assert [t.run.fingerprint for t in found] == [t.run.fingerprint for t in trials(s, 4, RUNS)]
     for trial in found:
         config = trial.run.chosen.config
         assert config.eval.limit == 0
@@ -245,7 +252,7 @@ def test_tuning_without_a_space_or_validation_is_refused() -> None:
         points({}, 2, "grpo")
     with pytest.raises(UserError, match="only 2 settings"):
         points({"optimizer.lr": [1, 2]}, 3, "grpo")
-    with pytest.raises(UserError, match="set eval.every"):
+    with pytest.raises(UserError, match=r"set eval\.every"):
         trials(study(replace(GRPO, space={"optimizer.lr": [1.0, 2.0]})), 2, RUNS)
 
 
@@ -267,6 +274,32 @@ def test_the_best_trial_wins_and_all_are_shown() -> None:
     assert row["best minus worst, points"].text == "20.0"
     with pytest.raises(UserError, match="no trial of arm grpo finished"):
         winners([(trial, None) for trial in found])
+
+
+def test_transfer_compares_each_run_with_where_it_started(tmp_path: Path) -> None:
+    outcomes: list[Outcome] = []
+    for run, accuracy in zip(plan(study(GRPO, seeds=3), tmp_path), (0.2, 0.3, None), strict=True):
+        path = record(run, tmp_path / "runs", "finished")
+        (path / "provenance.json").write_text(json.dumps({"model": {"location": "/models/small"}}))
+        outcomes.append(Outcome(run=run, path=path, status="finished"))
+        evaluated(tmp_path / "transfer" / run.label, accuracy)
+    evaluated(tmp_path / "transfer" / "start-small", 0.1)
+    (row,) = transfer.table(outcomes, tmp_path / "transfer").rows
+    assert {name: cell.text for name, cell in row.items()} == {
+        "trained on": "gsm8k, embedded",
+        "arm": "grpo",
+        "tested on": "math",
+        "before": "10.0",
+        "after": "25.0",
+        "gain": "+15.0",
+        "runs": "2 of 3",
+    }
+
+
+def evaluated(folder: Path, accuracy: float | None) -> None:
+    (folder / "an-evaluation").mkdir(parents=True)
+    rows = [] if accuracy is None else [{"task": "math", "split": "test", "accuracy": accuracy}]
+    (folder / "an-evaluation" / "evals.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
 
 
 def cells(table: Table, column: str) -> list[str]:
