@@ -102,9 +102,9 @@ def test_a_report_fills_the_results(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr("docs.generate_readme.KEPT", kept)
     keep(report)
     text = filled(
-        "a\n<!-- models:begin -->\n<!-- models:end -->\n<!-- results:begin -->\nold\n<!-- results:end -->\nz\n"
+        "a\n<!-- models:begin -->\n<!-- models:end -->\n<!-- results:begin -->\nLAST YEAR\n<!-- results:end -->\nz\n"
     )
-    assert "old" not in text
+    assert "LAST YEAR" not in text
     assert "![Learning curves: x](results/readme/figures/learning.png)\n\nFrom 3 runs." in text
     assert "imperfect on purpose" in text
     assert "| ppo |" in text
