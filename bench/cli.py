@@ -132,7 +132,7 @@ def compare(arguments: Arguments) -> int:
 
 
 def report(arguments: Arguments) -> int:
-    """tables, figures and one page from recorded runs"""
+    """Tables, figures and one page from recorded runs"""
     from bench.report import ReportConfig, report_command
     from bench.settings import flags
 
@@ -140,7 +140,7 @@ def report(arguments: Arguments) -> int:
 
 
 def plan(arguments: Arguments) -> int:
-    """memory, time and cost of a run on given GPUs, before renting them"""
+    """Memory, time and cost of a run on given GPUs, before renting them"""
     from bench.plan import PlanConfig
     from bench.plan import plan as command
     from bench.settings import flags
