@@ -95,16 +95,20 @@ class Display:
         return f"  left {elapsed * (1 - progress) / progress:.0f} s" if 0 < progress < 1 else ""
 
 
-def tracker(kind: str, path: str, config: Row) -> Callable[[Row], None]:
-    """A function that sends a step's figures to TensorBoard or W&B, or to nobody.
+def check_tracker(kind: str) -> None:
+    """Refuse a tracker that is not there, before anything is written.
 
     Raises:
-        UserError: the tracker is not installed.
+        UserError: it is not installed.
     """
+    if kind != "none" and importlib.util.find_spec(kind) is None:
+        raise UserError(f"--track {kind}: not installed; pip install {kind}")
+
+
+def tracker(kind: str, path: str, config: Row) -> Callable[[Row], None]:
+    """A function that sends a step's figures to TensorBoard or W&B, or to nobody."""
     if kind == "none":
         return ignore
-    if importlib.util.find_spec(kind) is None:
-        raise UserError(f"--track {kind}: not installed; pip install {kind}")
     if kind == "tensorboard":
         from torch.utils.tensorboard import SummaryWriter
 

@@ -12,7 +12,7 @@ from typing import Any, Self, cast
 import torch
 
 from bench.config import Budget, RunConfig, UserError
-from bench.console import Display, profile, tracker
+from bench.console import Display, check_tracker, profile, tracker
 from bench.engines.hf import HFRollout
 from bench.engines.torch_train import TorchEngine
 from bench.evaluate import describe, judge, problem_rows, summarise
@@ -122,6 +122,7 @@ class Session:
         self.chosen = chosen
         self.display = Display(quiet=config.quiet)
         self.tree: Tree = {"arm": arm_name(chosen), **chosen.tree()}
+        check_tracker(config.track)
         self.task = self._task()
         self.data = self._load_data()
         self.location = locate(config.model, chosen.task_name)
