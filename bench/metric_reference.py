@@ -47,6 +47,7 @@ METRICS = _table(
     actor/loss | loss | update | What was minimised. Near 0 on-policy by construction: no measure of progress.
     actor/pg_loss | loss | token | Its policy-gradient term.
     actor/positive_nll | nats | token | -log pi of right completions, the positive-example term (VAPO).
+    actor/advantage_within_std | reward | completion | Spread of the advantage over a completion's tokens; 0 where all tokens share one.
     actor/ratio | ratio | token | pi / pi_old, as the method defines it.
     actor/clip_frac | share | token | Tokens whose gradient the clip removed.
     actor/dual_clip_frac | share | token | Tokens on the dual clip's bound.

@@ -64,6 +64,14 @@ def batch_metrics(batch: Batch, kept: Sequence[Rollout]) -> Row:
     return row
 
 
+def advantage_metrics(batch: Batch, targets: Targets) -> Row:
+    """Whether credit is given by token: 0 where every token of a completion gets the same."""
+    counts = batch.mask.sum(1)
+    means = (targets.advantages * batch.mask).sum(1) / counts
+    squares = ((targets.advantages - means[:, None]).square() * batch.mask).sum(1) / counts
+    return {"actor/advantage_within_std": float(squares.sqrt().mean())}
+
+
 def critic_metrics(batch: Batch, targets: Targets) -> Row:
     """How good the critic's values were before the update; absent without a critic."""
     if batch.values is None or targets.returns is None:

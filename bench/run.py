@@ -10,7 +10,7 @@ from algorithms.core import Algorithm, Scored
 from bench.batch import pad_columns, scored, sequences
 from bench.config import Budget, RunConfig
 from bench.meter import Meter, Phase
-from bench.metrics import batch_metrics, critic_metrics, rollout_metrics
+from bench.metrics import advantage_metrics, batch_metrics, critic_metrics, rollout_metrics
 from bench.rollout import ProblemStream, Rollout, RolloutEngine, generate, generator, score
 from bench.train import LearningRates, TrainEngine, annotate, update
 from bench.work import Work
@@ -118,7 +118,8 @@ def one_step(parts: Parts, state: State, progress: float) -> Step:
     state.algorithm = algorithm.adapt({name.removeprefix("actor/"): value for name, value in updated.items()})
     state.step += 1
     row: dict[str, Any] = {"step": state.step}
-    row |= rollout_metrics(rollouts, algorithm.group_size) | batch_metrics(batch, kept) | critic_metrics(batch, targets)
+    row |= rollout_metrics(rollouts, algorithm.group_size) | batch_metrics(batch, kept)
+    row |= advantage_metrics(batch, targets) | critic_metrics(batch, targets)
     work = parts.work.step(rollouts, kept, algorithm, config, policy_updated=num_updates > 0)
     measured = meter.take() | parts.trainer.clock.take()
     measured["time/step_s"] = time.perf_counter() - start

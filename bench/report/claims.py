@@ -60,7 +60,7 @@ def memory_overhead(duel: Duel) -> Finding:
     if None in weights:
         return UNMEASURED
     ppo, grpo = (w or 0.0 for w in weights)
-    total = duel.ratio("max:memory/roles_gib")
+    total = duel.ratio("trained_gib")
     words = f"weights of all models over the policy's: PPO {ppo:.1f}x, GRPO {grpo:.1f}x"
     if total is not None:
         words += f"; weights, gradients and optimizers, GRPO over PPO: {quantity(total).text}"
@@ -92,7 +92,9 @@ def credit(duel: Duel) -> Finding:
         f"share of the return's variance that PPO's critic explains in the last step: {quantity(explained).text}; "
         f"GRPO runs that broke: {lost} of {len(duel.grpo.runs)}"
     )
-    return words, _verdict(explained.high is not None and explained.high < 0.5 and not lost)
+    if explained.high is None:
+        return words, "not measured here"
+    return words, _verdict(explained.high < 0.5 and not lost)
 
 
 def reward_kind(duel: Duel) -> Finding:
@@ -115,7 +117,9 @@ def compute_per_step(duel: Duel) -> Finding:
         f"outputs a prompt: PPO {sizes[0]}, GRPO {sizes[1]}; at equal outputs a step, GRPO over PPO: "
         f"seconds {quantity(seconds).text}, FLOPs of the run {quantity(work).text}"
     )
-    return words, _verdict(seconds.low is not None and seconds.low > 1)
+    if seconds.low is None:
+        return words, "not measured here"
+    return words, _verdict(seconds.low > 1)
 
 
 def stability(duel: Duel) -> Finding:

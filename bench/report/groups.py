@@ -29,6 +29,7 @@ LAST = (
     "cost/flops",
     "cost/device_s",
 )
+TRAINED = ("policy", "reference", "critic", "reward_model", "gradients", "optimizer")  # roles that last over a step
 MAXIMA = ("actor/kl", "actor/kl_max", "actor/grad_norm", "actor/grad_norm_max", "rollout/mismatch_kl")
 Floats = np.ndarray[Any, np.dtype[np.float64]]
 
@@ -182,6 +183,8 @@ def _from_steps(steps: Frame) -> Frame:
     peaks = [c for c in steps if c.startswith("memory/")]
     out = out.join(by_run[peaks].max().add_prefix("max:"))
     out["num_steps"] = by_run["step"].max()
+    held = has([f"memory/{role}_gib" for role in TRAINED])
+    out["trained_gib"] = out[[f"max:{name}" for name in held]].sum(axis=1, min_count=1)
     for name in has(("actor/entropy", "completion/length_mean", "critic/explained_variance")):
         out[f"first:{name}"], out[f"last:{name}"] = by_run[name].first(), by_run[name].last()
     if "stability/nonfinite" in steps:
