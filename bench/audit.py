@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 
 from bench.config import UserError
-from bench.settings import Chosen, with_source
+from bench.resolve import with_source
+from bench.settings import Chosen
 from tasks.core import SPLITS, DataError, Problem, Task
 from tasks.programming import Programming, broken_references
 

@@ -37,7 +37,8 @@ def main(arguments: Sequence[str]) -> int:
 
 def run(arguments: Arguments) -> int:
     """Train one model on one task by one algorithm"""
-    from bench.settings import parse, resolve, take, to_toml
+    from bench.resolve import resolve
+    from bench.settings import parse, take, to_toml
 
     without_hub()
     directory = take(arguments, "--resume")

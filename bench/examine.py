@@ -13,7 +13,8 @@ from bench.meter import Meter
 from bench.models import load_model, load_tokenizer, locate, pick_device
 from bench.plugins import find_task
 from bench.record import Recorder, provenance, read_json, write_json
-from bench.settings import from_tree, is_embedded, with_source
+from bench.resolve import is_embedded, with_source
+from bench.settings import from_tree
 from tasks.core import DataError, Task
 
 

@@ -12,7 +12,8 @@ from bench.config import Budget, RunConfig
 from bench.meter import Meter, Phase
 from bench.metrics import advantage_metrics, batch_metrics, critic_metrics, rollout_metrics
 from bench.rollout import ProblemStream, Rollout, RolloutEngine, generate, generator, score
-from bench.train import LearningRates, TrainEngine, annotate, update
+from bench.train import LearningRates, annotate, update
+from bench.trainer import TrainEngine
 from bench.work import Work
 from tasks.core import Problem, Task
 

@@ -16,13 +16,11 @@ from typing import Any, cast
 
 import pydantic
 import tomli_w
-import torch
 import tyro
 
 from algorithms.core import Algorithm
-from bench.config import ASSETS, EMBEDDED, SOURCES, Budget, RunConfig, Sampling, UserError
+from bench.config import RunConfig, UserError
 from bench.plugins import find_algorithm, find_task, nearest
-from bench.presets import Preset, for_run
 from bench.record import plain
 from tasks.core import Task
 
@@ -205,114 +203,6 @@ def to_toml(chosen: Chosen) -> str:
         return value
 
     return tomli_w.dumps(without_none(chosen.tree()))
-
-
-def is_embedded(model: str) -> bool:
-    """Whether a model's name means one of ours."""
-    return model == EMBEDDED or Path(model).resolve().is_relative_to(ASSETS)
-
-
-def resolve(chosen: Chosen) -> Chosen:
-    """Fill in what depends on the model or the task, and refuse what cannot work together.
-
-    Raises:
-        UserError: sizes that do not divide, a bad budget, settings that contradict each other.
-    """
-    config = chosen.config
-    ours = is_embedded(config.model)
-    hardware = hardware_of(config)
-    config = replace(
-        config,
-        preset=hardware.name,
-        engine=replace(
-            config.engine,
-            dtype=config.engine.dtype or ("float32" if hardware.dtype == "float32" else "bfloat16"),
-            micro_batch_tokens=config.engine.micro_batch_tokens or hardware.micro_batch_tokens,
-        ),
-        sampling=replace(
-            config.sampling, max_new_tokens=config.sampling.max_new_tokens or Sampling.default_budget(ours=ours)
-        ),
-        optimizer=replace(
-            config.optimizer, lr=config.optimizer.lr if config.optimizer.lr is not None else (2e-4 if ours else 1e-6)
-        ),
-        critic=replace(
-            config.critic, lr=config.critic.lr if config.critic.lr is not None else (1e-3 if ours else 1e-5)
-        ),
-        task=with_source(config, ours=ours),
-    )
-    check(config)
-    return replace(chosen, config=config)
-
-
-def hardware_of(config: RunConfig) -> Preset:
-    """The configuration whose settings the engine starts from.
-
-    Raises:
-        UserError: its devices are not here, or it is more than one device.
-    """
-    cpu = config.engine.device == "cpu" or not torch.cuda.is_available()
-    try:
-        return for_run(config.preset, cpu=cpu)
-    except ValueError as error:
-        raise UserError(str(error)) from error
-
-
-def with_source(config: RunConfig, *, ours: bool) -> Task:
-    """The task with its data source and prompt chosen; a user's own task without such fields stays as it is."""
-    task = config.task
-    names = {f.name for f in dataclasses.fields(cast("Any", task))} if dataclasses.is_dataclass(task) else set[str]()
-    changes: Tree = {}
-    if "source" in names and "data" in names:
-        data = config.data if config.data is not None else getattr(task, "data", None)
-        if config.source != "auto":
-            changes["source"] = SOURCES[config.source]
-        elif data is not None:
-            changes["source"] = "path"
-        elif not ours:
-            from tasks.sources import bench_data
-
-            changes["source"] = "path" if bench_data(getattr(type(task), "NAME", "")) else "hub"
-        changes["data"] = data
-    elif config.data is not None:
-        raise UserError(f"--data: {type(task).__name__} reads no data")
-    if "template" in names and not ours and getattr(task, "template", None) == "auto":
-        changes["template"] = "boxed"
-    return replace(cast("Any", task), **changes) if changes else task
-
-
-def check(config: RunConfig) -> None:
-    """Refuse sizes that do not fit together.
-
-    Raises:
-        UserError: says which, and what would do.
-    """
-    Budget.parse(config.budget)
-    group = config.algo.group_size
-    positive = {
-        "samples-per-step": config.samples_per_step,
-        "sampling.max-new-tokens": config.sampling.budget,
-        "sampling.temperature": config.sampling.temperature,
-        "sampling.top-p": config.sampling.top_p,
-        "engine.micro-batch-tokens": config.engine.tokens_at_once,
-        "engine.rollout-batch-size": config.engine.rollout_batch_size,
-        "checkpoint-every": config.checkpoint_every,
-        "critic.num-epochs": config.critic.num_epochs,
-        "critic.num-minibatches": config.critic.num_minibatches,
-    }
-    for name, value in positive.items():
-        if value <= 0:
-            raise UserError(f"--{name} {value}: must be above 0")
-    if config.sampling.top_p > 1:
-        raise UserError(f"--sampling.top-p {config.sampling.top_p}: must lie in (0, 1]")
-    if config.samples_per_step % group:
-        near = group * max(1, round(config.samples_per_step / group))
-        raise UserError(
-            f"--samples-per-step {config.samples_per_step} does not divide into groups of {group}; {near} does"
-        )
-    if config.algo.num_minibatches > config.samples_per_step:
-        raise UserError(f"{config.algo.num_minibatches} minibatches need as many samples: raise --samples-per-step")
-    if config.eval.checkpoint == "best" and not config.eval.every:
-        raise UserError("--eval.checkpoint best needs validation: give --eval.every N")
 
 
 def fingerprint(tree: Mapping[str, Any]) -> str:

@@ -21,7 +21,8 @@ from typing import Any, cast
 
 from bench.config import UserError
 from bench.fairness import refuse_unfair
-from bench.settings import Chosen, Tree, fingerprint, from_tree, merge, resolve, with_recipe
+from bench.resolve import resolve
+from bench.settings import Chosen, Tree, fingerprint, from_tree, merge, with_recipe
 
 READY = Path(__file__).parent / "studies"
 KEYS = (

@@ -15,7 +15,7 @@ from bench.batch import Padded
 from bench.config import CriticConfig, EngineConfig, OptimizerConfig
 from bench.meter import Clock, storage_bytes
 from bench.models import autocast, named_weights, output_layer
-from bench.train import Role
+from bench.trainer import Role
 
 ENTROPY_ROWS = 4096  # tokens whose (rows, V) distributions exist at once where only the number is wanted
 

@@ -8,7 +8,8 @@ from algorithms.grpo import GRPO
 from algorithms.ppo import PPO
 from bench.cli import main
 from bench.config import Budget, UserError
-from bench.settings import fingerprint, parse, resolve, to_toml
+from bench.resolve import resolve
+from bench.settings import fingerprint, parse, to_toml
 
 
 def test_flags_choose_the_classes_and_set_their_fields() -> None:

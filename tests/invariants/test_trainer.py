@@ -13,7 +13,7 @@ from algorithms import ALGORITHMS
 from algorithms.core import Batch, Targets
 from algorithms.grpo import GRPO
 from algorithms.ppo import PPO
-from bench.train import Role
+from bench.trainer import Role
 from tests.algorithms.support import plain
 from tests.invariants.tiny import KeepsGradients, annotated, engine_for, gradients, lively, tiny_sequences
 

@@ -11,7 +11,8 @@ from algorithms.core import Algorithm, Batch, Scored, Targets
 from bench.batch import Sequences
 from bench.config import CriticConfig, EngineConfig, OptimizerConfig
 from bench.engines.torch_train import TorchEngine
-from bench.train import Means, Role, annotate, critic_step, policy_step
+from bench.train import Means, annotate, critic_step, policy_step
+from bench.trainer import Role
 
 LENGTHS = [6, 1, 3, 5, 2, 4, 7, 3]
 PROMPTS = [3, 3, 5, 5, 2, 2, 4, 4]

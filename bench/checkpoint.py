@@ -1,0 +1,70 @@
+"""A checkpoint's content: all that changes while a run goes on, so that it can go on exactly."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from bench.config import UserError
+from bench.loaded import Loaded
+from bench.record import Recorder
+from bench.run import State
+from bench.settings import fingerprint, overlay
+
+
+@dataclass(kw_only=True)
+class Best:
+    """The best validation accuracy so far, and the step it was seen at."""
+
+    accuracy: float = -1.0
+    step: int = -1
+
+
+def save(recorder: Recorder, loaded: Loaded, state: State, best: Best) -> None:
+    """Write the checkpoint of this step; the one before it is dropped when it stands."""
+    counts = recorder.counts()
+
+    def content(folder: Path) -> None:
+        loaded.trainer.save_model(folder / "model")
+        torch.save(
+            {
+                "fingerprint": fingerprint(loaded.tree),
+                "step": state.step,
+                "position": state.position,
+                "counters": state.counters,
+                "algo": dict(vars(state.algorithm)),
+                "best": vars(best),
+                "counts": counts,
+                "trainer": loaded.trainer.state(),
+            },
+            folder / "state.pt",
+        )
+
+    recorder.checkpoint(state.step, content, keep=best_folder(best.step))
+
+
+def best_folder(step: int) -> str:
+    """Where the weights of the best validation are kept, beside the checkpoints."""
+    return f"best-{step:06d}"
+
+
+def load(folder: Path, loaded: Loaded) -> tuple[State, Best, dict[str, int]]:
+    """A checkpoint's state, best and numbers of rows; the engine takes up its part.
+
+    Raises:
+        UserError: it is of other settings, or cannot be read.
+    """
+    try:
+        content = torch.load(folder / "state.pt", map_location=loaded.device, weights_only=True)
+    except (OSError, RuntimeError, EOFError, ValueError) as error:
+        raise UserError(f"{folder}: the checkpoint cannot be read: {str(error).splitlines()[0]}") from error
+    if content["fingerprint"] != fingerprint(loaded.tree):
+        raise UserError(f"{folder} is a checkpoint of other settings than {folder.parent.parent / 'config.json'}")
+    loaded.trainer.load_state(content["trainer"])
+    state = State(
+        algorithm=overlay(loaded.config.algo, content["algo"], str(folder)),
+        step=content["step"],
+        position=content["position"],
+        counters=content["counters"],
+    )
+    return state, Best(**content["best"]), content["counts"]

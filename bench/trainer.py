@@ -1,0 +1,69 @@
+"""What the update needs of whatever holds the weights being trained."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Literal, Protocol
+
+import torch
+from torch import Tensor
+
+from algorithms.core import PolicyOutput
+from bench.batch import Padded
+from bench.meter import Clock
+
+Role = Literal["policy", "critic"]
+
+
+class TrainEngine(Protocol):
+    """Whatever holds the weights being trained: plain torch, DeepSpeed, the test double."""
+
+    device: torch.device
+    clock: Clock
+
+    def logprobs(self, padded: Padded) -> Tensor:
+        """(b, t) of the policy as it is, no gradient."""
+        ...
+
+    def forward(self, padded: Padded, *, entropy_grad: bool) -> PolicyOutput:
+        """One differentiable pass of the policy; its entropy carries a gradient only on demand."""
+        ...
+
+    def ref_logprobs(self, padded: Padded) -> Tensor:
+        """(b, t) of the frozen reference, no gradient."""
+        ...
+
+    def values(self, padded: Padded) -> Tensor:
+        """(b, t) of the critic, differentiable."""
+        ...
+
+    def backward(self, loss: Tensor) -> None:
+        """Add the gradient of `loss`; losses of one optimizer batch add up."""
+        ...
+
+    def step(self, role: Role, lr: float) -> float:
+        """Clip, apply and clear the gradient; returns its norm before clipping. One not finite is not applied."""
+        ...
+
+    def clear(self, role: Role) -> None:
+        """Forget the gradient."""
+        ...
+
+    def weights(self) -> Iterator[tuple[str, Tensor]]:
+        """The policy's weights by name."""
+        ...
+
+    def state(self) -> dict[str, Any]:
+        """All that resuming needs beside the policy's saved model."""
+        ...
+
+    def load_state(self, state: dict[str, Any]) -> None:
+        """Take up `state` where it was left."""
+        ...
+
+    def memory(self) -> dict[str, int]:
+        """Bytes by role, from storages; gradients and activations at their largest since the last call."""
+        ...
+
+    def save_model(self, path: Path) -> None:
+        """The policy in Hugging Face format."""
+        ...
