@@ -12,6 +12,7 @@ from pathlib import Path
 from algorithms import ALGORITHMS, ops
 from algorithms.core import Algorithm
 from algorithms.policy_gradient import ClippedPolicyGradient, PolicyGradient
+from tests.faults.listed import RESULTS, load
 from tests.invariants.table import LISTED, PROPERTIES
 
 HERE = Path(__file__).parent
@@ -164,14 +165,17 @@ def differences() -> str:
 
 
 def faults() -> str:
-    path = TESTS / "faults" / "score.json"
-    score = json.loads(path.read_text())
-    survivors = "".join(f"- `{s['name']}`: {s['why']}\n" for s in score["survivors"]) or "None survived.\n"
+    results = json.loads(RESULTS.read_text())
+    survivors = [f for f in load() if f.name in results and not results[f.name]]
     text = (
-        f"{score['caught']} of {score['planted']} planted faults turn the tests red: `python -m tests.faults.run`\n"
-        "plants each of `tests/faults/faults.toml` in a copy of the tree. Survivors:\n\n"
+        f"{sum(results.values())} of {len(results)} planted faults turn the tests red: `python -m tests.faults.run`\n"
+        "plants each of `tests/faults/faults.toml` in a copy of the tree. Those that do not:\n\n"
     )
-    return "## Planted faults\n\n" + text + survivors
+    return (
+        "## Planted faults\n\n"
+        + text
+        + table(["fault", "why no test can notice"], [[f.name, f.survives] for f in survivors])
+    )
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Plants each listed fault in a copy of the tree and sees whether the tests turn red: `python -m tests.faults.run`.
 
-Arguments, if any, are names of faults to plant; the score is written only when all are.
+Arguments, if any, are names of faults to plant; without any, all are. What was found is kept in results.json.
 """
 
 import json
@@ -10,8 +10,6 @@ import signal
 import subprocess
 import sys
 import tempfile
-import tomllib
-from dataclasses import dataclass
 from pathlib import Path
 
 import hypothesis  # noqa: F401 - imported before the forks, once for all
@@ -20,36 +18,11 @@ import torch
 import transformers  # noqa: F401 - likewise
 from transformers import LlamaForCausalLM  # noqa: F401 - likewise
 
+from tests.faults.listed import RESULTS, Fault, load, planted
+
 ROOT = Path(__file__).parents[2]
-HERE = Path(__file__).parent
 TIMEOUT_S = 300  # a fault that makes the tests hang is caught
 OURS = {"algorithms", "bench", "tasks", "tests", "docs"}
-
-
-@dataclass(frozen=True, kw_only=True)
-class Fault:
-    """One wrong edit, and the tests that should notice."""
-
-    name: str
-    kind: str
-    file: str
-    old: str
-    new: str
-    tests: list[str]
-    survives: str = ""  # why no test can notice, where that is known
-
-
-def load() -> list[Fault]:
-    """The committed list."""
-    content = tomllib.loads((HERE / "faults.toml").read_text())
-    return [Fault(**{"tests": content["tests"][f["kind"]]} | f) for f in content["fault"]]
-
-
-def planted(fault: Fault, text: str) -> str:
-    """The file with the fault in it."""
-    if text.count(fault.old) != 1:
-        raise ValueError(f"{fault.name}: its text occurs {text.count(fault.old)} times in {fault.file}")
-    return text.replace(fault.old, fault.new)
 
 
 def caught(fault: Fault, tree: Path) -> bool:
@@ -102,16 +75,16 @@ def main(names: list[str]) -> int:
         for selection in selections:
             if not green(selection.split(), tree):
                 raise SystemExit(f"without a fault these are red already: {selection}")
-        survivors = [f for f in faults if not report(f, caught(f, tree))]
-    print(f"{len(faults) - len(survivors)} of {len(faults)} caught")
-    if not names:
-        score = {
-            "planted": len(faults),
-            "caught": len(faults) - len(survivors),
-            "survivors": [{"name": f.name, "why": f.survives} for f in survivors],
-        }
-        (HERE / "score.json").write_text(json.dumps(score, indent=1) + "\n")
-    return int(any(not f.survives for f in survivors))
+        results = {f.name: report(f, caught(f, tree)) for f in faults}
+    print(f"{sum(results.values())} of {len(results)} caught")
+    keep({f.name for f in load()}, results)
+    return int(any(not f.survives and not results[f.name] for f in faults))
+
+
+def keep(known: set[str], results: dict[str, bool]) -> None:
+    """Add to what earlier runs found; faults that are no longer listed are forgotten."""
+    merged = (json.loads(RESULTS.read_text()) if RESULTS.exists() else {}) | results
+    RESULTS.write_text(json.dumps({name: merged[name] for name in sorted(merged) if name in known}, indent=1) + "\n")
 
 
 def report(fault: Fault, was_caught: bool) -> bool:

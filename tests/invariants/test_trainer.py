@@ -1,6 +1,7 @@
 """Through the real training engine on a tiny real model, for every method: how a batch is cut changes nothing."""
 
-from dataclasses import replace
+import math
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -10,9 +11,11 @@ import torch.multiprocessing as mp
 from torch import Tensor
 
 from algorithms import ALGORITHMS
-from algorithms.core import Batch, Targets
+from algorithms.core import Batch, PolicyOutput, Targets, TokenLoss
 from algorithms.grpo import GRPO
 from algorithms.ppo import PPO
+from bench.engines.torch_train import TorchEngine
+from bench.train import DivergedError, Means, policy_step
 from bench.trainer import Role
 from tests.algorithms.support import plain
 from tests.invariants.tiny import KeepsGradients, annotated, engine_for, gradients, lively, tiny_sequences
@@ -196,3 +199,28 @@ def test_the_reference_stays_where_it_was() -> None:
     assert torch.equal(before.ref_logprobs, before.old_logprobs)
     assert torch.equal(before.ref_logprobs, after.ref_logprobs)
     assert not torch.allclose(before.old_logprobs, after.old_logprobs)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Broken(GRPO):
+    """A loss or its gradient, one of the two not finite."""
+
+    group_size: int = 2
+    kl_coef: float = 0.0
+    infinite_loss: bool = False
+
+    def policy_loss(self, policy: PolicyOutput, batch: Batch, targets: Targets) -> TokenLoss:
+        loss = policy.logprobs + math.inf if self.infinite_loss else (0 * policy.logprobs).abs().sqrt()
+        return TokenLoss(loss=loss, metrics={})
+
+
+@pytest.mark.parametrize("infinite_loss", [True, False])
+def test_neither_a_loss_nor_a_gradient_that_is_not_finite_is_applied(infinite_loss: bool) -> None:
+    algorithm = Broken(infinite_loss=infinite_loss)
+    engine = engine_for(algorithm, TorchEngine)  # type: ignore[arg-type]
+    sequences, scores = tiny_sequences()
+    batch, targets = annotated(engine, algorithm, sequences, scores)
+    before = [p.detach().clone() for p in engine.policy.parameters()]
+    with pytest.raises(DivergedError):
+        policy_step(engine, algorithm, sequences, batch, targets, torch.arange(8), 1e-3, 10_000, Means())
+    assert all(torch.equal(a, b) for a, b in zip(before, engine.policy.parameters(), strict=True))
