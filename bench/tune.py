@@ -115,7 +115,7 @@ def trials_table(scored: Sequence[Scored], outcomes: Sequence[Outcome]) -> Table
             "validation accuracy": percent(accuracy),
             "status": text(outcome.status),
         }
-        for trial, accuracy in scored
+        for (trial, accuracy), outcome in zip(scored, outcomes, strict=True)
     ]
     note = (
         "Equal numbers of trials for every arm over the space it states, one seed each, on validation, never on test."
