@@ -17,7 +17,7 @@ from bench.report.tables import Row, Table, text
 from bench.settings import merge
 from bench.study import Planned, Study, parse_arm, parse_settings, parse_value, plan, read, said
 from bench.transfer import measure, table
-from bench.tune import accuracy_of, sensitivity_table, trials, trials_table, tuned, winners
+from bench.tune import Trial, accuracy_of, sensitivity_table, trials, trials_table, tuned, winners
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,24 +86,29 @@ def compare(config: CompareConfig) -> int:
     if config.dry_run:
         return 0
     with lock(folder) as held:
-        launcher = Launcher(folder, held, config.jobs, say)
         try:
-            extra: list[Table] = []
-            if tried:
-                outcomes = {
-                    o.run.fingerprint: o for o in carry_out([t.run for t in tried], folder / "trials", launcher)
-                }
-                scored = [(trial, accuracy_of(outcomes[trial.run.fingerprint])) for trial in tried]
-                extra = [trials_table(scored, outcomes), sensitivity_table(scored)]
-                planned = tuned(study, winners(scored), folder / "runs")
-            outcomes_of_runs = carry_out(planned, folder / "runs", launcher)
-            if study.transfer:
-                measure(outcomes_of_runs, study.transfer, folder / "transfer", say)
-                extra = [table(outcomes_of_runs, folder / "transfer"), *extra]
+            outcomes, extra = execute(study, planned, tried, folder, Launcher(folder, held, config.jobs, say))
         except KeyboardInterrupt:
             print(f"interrupted; the same command goes on from here ({folder})")
             return 130
-    return close(study, outcomes_of_runs, folder, extra)
+    return close(study, outcomes, folder, extra)
+
+
+def execute(
+    study: Study, planned: Sequence[Planned], tried: Sequence[Trial], folder: Path, launcher: Launcher
+) -> tuple[list[Outcome], list[Table]]:
+    """Tune, run, test on other tasks; the outcomes of the runs, and the tables that only a study has."""
+    extra: list[Table] = []
+    if tried:
+        found = carry_out([trial.run for trial in tried], folder / "trials", launcher)
+        scored = [(trial, accuracy_of(outcome)) for trial, outcome in zip(tried, found, strict=True)]
+        extra += [trials_table(scored, found), sensitivity_table(scored)]
+        planned = tuned(study, winners(scored), folder / "runs")
+    outcomes = carry_out(planned, folder / "runs", launcher)
+    if study.transfer:
+        measure(outcomes, study.transfer, folder / "transfer", launcher.say)
+        extra.append(table(outcomes, folder / "transfer"))
+    return outcomes, extra
 
 
 def study_of(config: CompareConfig) -> Study:

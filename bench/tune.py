@@ -105,7 +105,7 @@ def tuned(study: Study, best: Mapping[tuple[str, Place], Mapping[str, Any]], out
     return found
 
 
-def trials_table(scored: Sequence[Scored], outcomes: Mapping[str, Outcome]) -> Table:
+def trials_table(scored: Sequence[Scored], outcomes: Sequence[Outcome]) -> Table:
     """Every trial, the failed ones too."""
     rows: list[Row] = [
         {
@@ -113,9 +113,9 @@ def trials_table(scored: Sequence[Scored], outcomes: Mapping[str, Outcome]) -> T
             "place": text(", ".join(said(trial.run.place))),
             "setting": text(", ".join(f"{k}={v}" for k, v in trial.point.items())),
             "validation accuracy": percent(accuracy),
-            "status": text(outcomes[trial.run.fingerprint].status),
+            "status": text(outcome.status),
         }
-        for trial, accuracy in scored
+        for (trial, accuracy), outcome in zip(scored, outcomes, strict=True)
     ]
     note = (
         "Equal numbers of trials for every arm over the space it states, one seed each, on validation, never on test."

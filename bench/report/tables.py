@@ -112,8 +112,9 @@ def interval(
         return Cell(text=MISSING)
     form = f"{'+' if signed else ''}.{digits}f"
     shown = f"{mean * scale:{form}}"
-    if low is not None and high is not None and high > low:
-        shown += f" [{low * scale:{form}}, {high * scale:{form}}]"
+    ends = [f"{end * scale:{form}}" for end in (low, high) if end is not None]
+    if len(set(ends)) == 2:
+        shown += f" [{', '.join(ends)}]"
     return Cell(text=shown, value=mean, low=low, high=high)
 
 

@@ -265,9 +265,7 @@ def test_the_best_trial_wins_and_all_are_shown() -> None:
     best = winners(scored)
     assert best["grpo", found[0].run.place] == {"optimizer.lr": 2e-4}
     assert {run.chosen.config.optimizer.lr for run in tuned(s, best, RUNS)} == {2e-4}
-    outcomes = {
-        t.run.fingerprint: Outcome(run=t.run, path=None, status="finished" if a else "failed") for t, a in scored
-    }
+    outcomes = [Outcome(run=t.run, path=None, status="finished" if a else "failed") for t, a in scored]
     assert cells(trials_table(scored, outcomes), "status").count("failed") == 1
     (row,) = sensitivity_table(scored).rows
     assert (row["best"].text, row["worst"].text, row["lost"].text) == ("70.0", "50.0", "1")
