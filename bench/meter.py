@@ -58,18 +58,18 @@ class CpuDriver:
 
 
 class CudaDriver:
-    """Memory of the whole device by NVML, and of torch's allocator by torch's own counters, one beside the other."""
+    """Memory of the whole device by its driver, and of torch's allocator by torch's counters, one beside the other."""
 
     def __init__(self, device: torch.device) -> None:
         self.device = device
 
     def reset(self) -> None:
-        """Forget the allocator's peaks, and give unused blocks back, so that NVML sees what the phase needs."""
+        """Forget the allocator's peaks, and give unused blocks back, so that the driver sees what the phase needs."""
         torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats(self.device)
 
     def peaks(self, phase: Phase) -> dict[str, int]:
-        """NVML has no peak: the reserved peak is added to what the device holds outside the allocator."""
+        """The driver keeps no peak: the reserved peak is added to what the device holds outside the allocator."""
         free, total = torch.cuda.mem_get_info(self.device)
         reserved_peak = torch.cuda.max_memory_reserved(self.device)
         outside = total - free - torch.cuda.memory_reserved(self.device)

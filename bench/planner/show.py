@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,6 +21,8 @@ from bench.planner.search import Plan, cheapest, describe, evaluate, remedies
 
 if TYPE_CHECKING:
     from bench.plan import PlanConfig
+
+WIDE = 160  # columns of a table that goes to a file or a pipe
 
 
 def weights(planned: Sequence[Job], quiet: bool) -> int:
@@ -40,7 +43,7 @@ def weights(planned: Sequence[Job], quiet: bool) -> int:
 
 def plans(planned: Sequence[Job], config: PlanConfig, pinned: frozenset[str]) -> int:
     """Search, print and write; 0 when something fits."""
-    console = Console(quiet=config.quiet)
+    console = Console(quiet=config.quiet, width=None if sys.stdout.isatty() else WIDE)
     shape = planned[0].shape
     active = f" ({shape.active_params / 1e9:.1f}B active)" if shape.num_experts else ""
     console.print(

@@ -108,6 +108,25 @@ def test_first_ratio_is_one_to_1e5_for_other_batch_shapes() -> None:
         assert ((new - old[part, : new.shape[1]]).exp() - 1).abs().max() < 1e-5
 
 
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_equal_batch_shapes_give_a_ratio_of_exactly_one(dtype: str) -> None:
+    """tr-27: in bfloat16 too, since logits are float32 before any logarithm."""
+    trainer = engine(tiny_llama(), dtype=dtype)
+    padded = ragged().pad(torch.arange(6))
+    old, new = trainer.logprobs(padded), trainer.forward(padded, entropy_grad=False).logprobs
+    assert old.dtype == new.dtype == torch.float32
+    assert torch.equal(old, new.detach())
+
+
+def test_bfloat16_trains_float32_weights() -> None:
+    trainer = engine(tiny_llama(), dtype="bfloat16")
+    before = [p.detach().clone() for p in trainer.policy.parameters()]
+    trainer.backward(-trainer.forward(ragged().pad(torch.arange(6)), entropy_grad=False).logprobs.sum())
+    trainer.step("policy", 1e-4)
+    assert all(p.dtype == torch.float32 for p in trainer.policy.parameters())
+    assert any(not torch.equal(a, b) for a, b in zip(before, trainer.policy.parameters(), strict=True))
+
+
 def test_entropy_by_hand() -> None:
     assert entropy(torch.zeros(1, 8))[0] == pytest.approx(math.log(8), abs=1e-6)
     p = torch.tensor([[0.5, 0.25, 0.25]])

@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -269,6 +270,14 @@ def test_every_method_sees_the_same_prompts(tmp_path: Path) -> None:
     )
     of_grpo = list(dict.fromkeys(r["problem"] for r in rows(grpo, "completions")))
     assert of_grpo == [r["problem"] for r in rows(ppo, "completions")][:4]
+
+
+def test_each_prompt_fills_its_group(tmp_path: Path) -> None:
+    """tr-07: with groups of eight, each prompt of a step occurs exactly eight times."""
+    path = run(tmp_path, "--budget", "steps=2", "--completions-per-step", "16")
+    for step in (1, 2):
+        counts = Counter(r["problem"] for r in rows(path, "completions") if r["step"] == step)
+        assert set(counts.values()) == {8}
 
 
 def _path(folder: Path) -> dict[str, str]:

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from scipy import stats as reference
 
 from bench import stats
+from bench.report.efficiency import MOST_CENSORED
 
 Sampler = Callable[[np.random.Generator, tuple[int, ...]], np.ndarray]
 NORMAL: Sampler = lambda rng, shape: rng.normal(size=shape)
@@ -154,6 +155,16 @@ def test_bootstrap_intervals_cover_what_they_claim(trim: float, sampler: Sampler
     x = sampler(np.random.default_rng(0), (20, 150, 10))
     share = np.mean([covered(*stats.bootstrap_t(part, seed=1, trim=trim)) for part in x])
     assert share == pytest.approx(0.95, abs=0.02)
+
+
+@pytest.mark.parametrize("n", [3, 5, 10])
+def test_differences_of_time_cover_what_they_claim_where_they_are_offered(n: int) -> None:
+    rng, horizon = np.random.default_rng(n), 1.5  # about one run in ten and one in four never arrive
+    times = [rng.lognormal(shift, 0.3, (20_000, n)) for shift in (0.0, 0.2)]
+    offered = np.max([(t >= horizon).mean(1) for t in times], axis=0) <= MOST_CENSORED
+    slow, fast = (np.minimum(rng.lognormal(shift, 0.3, 1_000_000), horizon).mean() for shift in (0.2, 0.0))
+    d = np.minimum(times[1], horizon) - np.minimum(times[0], horizon)
+    assert covered(*stats.t_interval(d[offered]), slow - fast) == pytest.approx(0.95, abs=0.02)
 
 
 @pytest.mark.parametrize("shift", [0.0, 1.2, 2.5])

@@ -1,0 +1,96 @@
+"""Figures of a step, against numbers worked by hand."""
+
+import random
+
+import pytest
+import torch
+
+from algorithms.core import Batch
+from bench.metrics import error_by_position, rollout_metrics
+from bench.rollout import Rollout
+from bench.work import Work
+from tasks.core import RewardWeights
+from tests.bench.support import rollout
+
+
+def test_shares_of_groups_by_hand() -> None:
+    """Three groups of two: all right, all wrong, mixed; rewards of the wrong group differ by format."""
+    rows = [
+        rollout("a", reward=1.1, correct=True),
+        rollout("a", reward=1.1, correct=True),
+        rollout("b", reward=0.1),
+        rollout("b", reward=0.0),
+        rollout("c", reward=1.1, correct=True, tokens=(3, 1)),
+        rollout("c", reward=0.0, finish="length", tokens=(3, 4, 5, 6)),
+    ]
+    found = rollout_metrics(rows, 2)
+    assert found["reward/mean"] == pytest.approx(3.4 / 6)
+    assert found["reward/correct_frac"] == pytest.approx(0.5)
+    assert found["reward/solve_frac"] == pytest.approx(2 / 3)
+    assert found["reward/frac_all_correct_groups"] == pytest.approx(1 / 3)
+    assert found["reward/frac_all_wrong_groups"] == pytest.approx(1 / 3)
+    assert found["reward/frac_zero_std_groups"] == pytest.approx(1 / 3)
+    assert found["completion/length_mean"] == pytest.approx(18 / 6)
+    assert found["completion/truncated_frac"] == pytest.approx(1 / 6)
+
+
+@pytest.mark.parametrize(("group_size", "share"), [(2, 0.702), (4, 0.449), (8, 0.201), (16, 0.04)])
+def test_the_share_without_signal_is_that_of_bernoulli_rewards(group_size: int, share: float) -> None:
+    """tr-08: at a pass rate of 0.1819 the share is p^G + (1 - p)^G; the logged one lies within four standard errors."""
+    p, num_groups, draw = 0.1819, 2000, random.Random(0)
+    assert p**group_size + (1 - p) ** group_size == pytest.approx(share, abs=5e-4)
+    rows: list[Rollout] = []
+    for g in range(num_groups):
+        for _ in range(group_size):
+            right = draw.random() < p
+            rows.append(rollout(str(g), reward=float(right), correct=right, tokens=(1,)))
+    found = rollout_metrics(rows, group_size)["reward/frac_zero_std_groups"]
+    assert abs(found - share) < 4 * (share * (1 - share) / num_groups) ** 0.5 + 5e-4
+
+
+def test_the_logged_reward_has_its_weights() -> None:
+    """tr-53: values 1 and 0 at weights 0.7 and 0.3."""
+    weights = RewardWeights(accuracy=0.7, format=0.3)
+    assert weights.reward(correct=True, think_ok=False, box_ok=False) == pytest.approx(0.7)
+    assert weights.reward(correct=False, think_ok=True, box_ok=False) == pytest.approx(0.15)
+    signed = RewardWeights(right=1.0, wrong=-1.0, format=1.0)
+    assert signed.reward(correct=False, think_ok=True, box_ok=True) == 0.0
+
+
+def test_tokens_a_second_counts_real_tokens_over_the_phase() -> None:
+    """tr-56: 50 real tokens of lengths 10 and 40 in one second are 50 a second, at every step."""
+    work = Work(None, 1.0)
+    measured = {"time/rollout_s": 1.0, "time/update_s": 2.0, "time/step_s": 4.0}
+    for _ in range(3):
+        rates = work.rates(measured, generated=50, trained=50, work={})
+        assert rates == {"perf/generated_tokens_per_s": 50, "perf/trained_tokens_per_s": 25}
+
+
+def test_shares_of_the_peak_by_hand() -> None:
+    work = Work(None, 100.0)
+    measured = {"time/rollout_s": 1.0, "time/update_s": 2.0, "time/step_s": 4.0}
+    rates = work.rates(measured, generated=1, trained=1, work={"rollout": 50, "update": 150})
+    assert rates["perf/mfu/rollout"] == 0.5
+    assert rates["perf/mfu/update"] == 0.75
+    assert rates["perf/mfu"] == 0.5
+
+
+def test_the_critics_error_by_position() -> None:
+    """One completion of ten tokens, reward 1, values 0.0, 0.1 ... 0.9: the i-th tenth is off by 1 - i / 10."""
+    zeros = torch.zeros(1, 10)
+    batch = Batch(
+        rewards=torch.ones(1),
+        correct=torch.ones(1, dtype=torch.bool),
+        group=torch.zeros(1, dtype=torch.long),
+        truncated=torch.zeros(1, dtype=torch.bool),
+        lengths=torch.tensor([10]),
+        max_new_tokens=10,
+        mask=torch.ones(1, 10, dtype=torch.bool),
+        old_logprobs=zeros,
+        rollout_logprobs=zeros,
+        values=torch.arange(10)[None] / 10,
+    )
+    found = error_by_position(batch)
+    assert len(found) == 10
+    assert found["critic/error_at/0.1"] == pytest.approx(1.0)
+    assert found["critic/error_at/1.0"] == pytest.approx(0.1)
