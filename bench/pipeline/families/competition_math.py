@@ -18,7 +18,7 @@ from tasks.competition_math import CompetitionMath
 from tasks.competition_rows import fraction
 from tasks.sources import Row
 
-MISCONCEPTION, MISFORMAT = 0.7, 0.03
+MISCONCEPTION, MISFORMAT = 0.55, 0.03
 Worked = tuple[str, str]  # steps, answer
 
 
@@ -112,7 +112,7 @@ MATH = Family(
     demonstrations=demonstrations,
     drills=drills,
     flaws=f"misconceptions {MISCONCEPTION}, format {MISFORMAT}",
-    num_updates=1200,
+    num_updates=2000,
     vocab_size=480,
     half_precision=True,
 )
