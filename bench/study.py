@@ -12,6 +12,7 @@ Keys of the file; settings are the tree that `bench run --config` reads, the lat
   `space`, a table of setting = values, for `--tune`
 """
 
+import re
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -148,7 +149,7 @@ def parse_arm(text: str) -> Arm:
     Raises:
         UserError: it reads otherwise.
     """
-    head, *pairs = text.split(",")
+    head, *pairs = re.split(r",(?![^\[]*\])", text)  # commas inside brackets belong to a value
     name, equals, algo = head.partition("=")
     algo, _, recipe = (algo if equals else name).partition("@")
     name = name if equals else head

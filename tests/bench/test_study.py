@@ -54,6 +54,7 @@ def record(run: Planned, folder: Path, status: str | None, *, started: str = "20
     [
         ("grpo", "grpo", {"algo_name": "grpo"}, None),
         ("grpo@dapo", "grpo@dapo", {"algo_name": "grpo"}, "dapo"),
+        ("b=grpo,optimizer.betas=[0.8,0.9]", "b", {"algo_name": "grpo", "optimizer": {"betas": [0.8, 0.9]}}, None),
         ("kl0=grpo,algo.kl-coef=0", "kl0", {"algo_name": "grpo", "algo": {"kl_coef": 0}}, None),
         (
             "a=ppo@vapo,optimizer.schedule=linear",
