@@ -81,9 +81,10 @@ def quieten() -> None:
 
 
 def show_list(arguments: Arguments) -> int:
-    """List algorithms, tasks and embedded models"""
+    """List algorithms, tasks, embedded models, and recipes with what they change"""
     from algorithms import ALGORITHMS
     from bench.config import ASSETS
+    from bench.recipes import RECIPES, differences
     from tasks import TASKS
 
     if arguments:
@@ -95,6 +96,12 @@ def show_list(arguments: Arguments) -> int:
     print("embedded models")
     for path in sorted(ASSETS.glob("*/config.json")):
         print(f"  {path.parent.name}")
+    print("recipes, by --recipe NAME: what differs from the defaults")
+    for name, recipe in RECIPES.items():
+        print(f"  {name}: {recipe.source}")
+        for algorithm in recipe.settings:
+            changes = (f"{key} {value!r}" for key, value, _ in differences(name, algorithm))
+            print(f"    {algorithm}: {', '.join(changes) or 'nothing'}")
     return 0
 
 

@@ -99,3 +99,10 @@ def test_what_does_not_change_a_run_does_not_change_its_fingerprint() -> None:
     base = resolve(parse([])).tree()
     assert fingerprint(resolve(parse(["--out", "elsewhere", "--quiet"])).tree()) == fingerprint(base)
     assert fingerprint(resolve(parse(["--seed", "1"])).tree()) != fingerprint(base)
+
+
+def test_list_shows_methods_tasks_and_what_recipes_change(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["list"]) == 0
+    out = capsys.readouterr().out
+    for words in ("  grpo ", "  countdown ", "deepseekmath: DeepSeekMath", "algo.group_size 64"):
+        assert words in out
