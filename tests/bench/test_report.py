@@ -9,7 +9,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from bench.report import gallery, report
+from bench.report import gallery, listing, report
 from bench.report.claims import practical_comparison
 from bench.report.efficiency import efficiency, equal_cost
 from bench.report.groups import settings
@@ -130,6 +130,15 @@ def test_lost_runs_stay_visible(tmp_path: Path) -> None:
     (row,) = rows(comparisons(found, records, None))
     assert row["verdict"].endswith("(ppo: 1 of 4 diverged; ppo: 1 of 4 without result)")
     assert row["n"] == "3 pairs"
+
+
+def test_a_run_that_failed_says_why(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "runs", "ppo", 0, status=None)
+    (run / "failure.json").write_text(json.dumps({"message": "error: no space left", "exit_code": 2}))
+    (row,) = rows(listing.runs(settings(loaded(tmp_path / "runs"))))
+    assert (row["status"], row["message"]) == ("failed", "error: no space left")
+    (result,) = rows(results(settings(loaded(tmp_path / "runs"))))
+    assert result["runs"] == "0, 1 failed"
 
 
 def test_settings_are_never_mixed(tmp_path: Path) -> None:
