@@ -186,5 +186,5 @@ class _Registry:
 
 
 _REGISTRY = _Registry()
-os.register_at_fork(after_in_child=_REGISTRY.forget)
+os.register_at_fork(after_in_child=lambda: _REGISTRY.forget())  # whichever registry is in use then
 atexit.register(_REGISTRY.end)

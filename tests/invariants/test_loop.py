@@ -11,7 +11,7 @@ from torch import Tensor
 from algorithms.core import Algorithm, Batch, Targets
 from algorithms.dapo import DAPO
 from algorithms.grpo import GRPO
-from bench.config import RunConfig, Sampling
+from bench.config import EngineConfig, RunConfig, Sampling
 from bench.meter import Meter
 from bench.metrics import rollout_metrics
 from bench.rollout import Completion, Rollout
@@ -101,7 +101,13 @@ class Watched(DAPO):
 
 def step(algorithm: Algorithm, scripts: Sequence[Sequence[tuple[int, str]]]) -> tuple[Step, State, Scripted]:
     task = Verdicts()
-    config = RunConfig(algo=algorithm, task=cast("Task", task), samples_per_step=4, sampling=Sampling(max_new_tokens=8))
+    config = RunConfig(
+        algo=algorithm,
+        task=cast("Task", task),
+        samples_per_step=4,
+        sampling=Sampling(max_new_tokens=8),
+        engine=EngineConfig(dtype="float32", micro_batch_tokens=4096),
+    )
     config = replace(config, optimizer=replace(config.optimizer, lr=0.0), critic=replace(config.critic, lr=0.0))
     rollout = Scripted(scripts)
     parts = Parts(

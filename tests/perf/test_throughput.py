@@ -73,10 +73,12 @@ def setup() -> Setup:
 def report(benchmark: Any, setup: Setup, run: Callable[[], Any], operations: int) -> None:  # noqa: ANN401 - a fixture
     """Time it, and add tokens a second and the share of the matrix-product rate."""
     benchmark.pedantic(run, rounds=5, warmup_rounds=1)
+    assert min(setup.completions) > 0
+    if benchmark.disabled:  # beside other tests a time says nothing
+        return
     seconds = benchmark.stats.stats.min
     benchmark.extra_info["tokens_per_s"] = round(sum(setup.completions) / seconds)
     benchmark.extra_info["share_of_gemm_rate"] = round(operations / seconds / setup.peak, 3)
-    assert benchmark.extra_info["tokens_per_s"] > 0
 
 
 def test_rollout(benchmark: Any, setup: Setup) -> None:  # noqa: ANN401
@@ -98,6 +100,7 @@ def test_update(benchmark: Any, setup: Setup) -> None:  # noqa: ANN401
 def test_memory_bandwidth(benchmark: Any) -> None:  # noqa: ANN401
     """Reading a matrix far larger than the caches: what decoding a large model at batch 1 is bound by."""
     matrix, vector = torch.ones(4096, 4096), torch.ones(4096)
-    benchmark.pedantic(lambda: matrix @ vector, rounds=5, warmup_rounds=1)
-    benchmark.extra_info["gib_per_s"] = round(matrix.nbytes / benchmark.stats.stats.min / 2**30, 1)
-    assert benchmark.extra_info["gib_per_s"] > 0
+    result = benchmark.pedantic(lambda: matrix @ vector, rounds=5, warmup_rounds=1)
+    assert (result == 4096).all()
+    if not benchmark.disabled:
+        benchmark.extra_info["gib_per_s"] = round(matrix.nbytes / benchmark.stats.stats.min / 2**30, 1)
