@@ -1,7 +1,8 @@
-"""Fills README's generated parts: `python -m docs.generate_readme [REPORT]`. A test keeps README and sources together.
+"""Fills README's generated parts: `python -m docs.generate_readme [REPORT [FOLDER]]`. A test keeps it up to date.
 
 The embedded models' table comes from their cold_start.json; figures and tables of results from REPORT, a folder that
-`bench report` or `bench compare` wrote, of which results/readme/ keeps what README shows.
+`bench report` or `bench compare` wrote, of which results/readme/ keeps what README shows. With FOLDER the report is
+kept there instead, and README stays as it is.
 """
 
 import json
@@ -25,22 +26,25 @@ a 0.4M-parameter model shows need not hold at 7B.
 
 
 def main(arguments: list[str]) -> None:
-    """Write both parts, the results from a new report where one is given."""
+    """Write both parts, the results from a new report where one is given; or keep a report in a folder of its own."""
+    if len(arguments) == 2:
+        keep(Path(arguments[0]), Path(arguments[1]))
+        return
     if arguments:
-        keep(Path(arguments[0]))
+        keep(Path(arguments[0]), KEPT)
     README.write_text(filled(README.read_text()))
 
 
-def keep(report: Path) -> None:
-    """Copy what README shows, and the tables behind it."""
-    shutil.rmtree(KEPT, ignore_errors=True)
-    (KEPT / "figures").mkdir(parents=True)
-    (KEPT / "tables").mkdir()
-    shutil.copy(report / "report.md", KEPT)
+def keep(report: Path, into: Path) -> None:
+    """Copy a report without its page and cache."""
+    shutil.rmtree(into, ignore_errors=True)
+    (into / "figures").mkdir(parents=True)
+    (into / "tables").mkdir()
+    shutil.copy(report / "report.md", into)
     for figure in (report / "figures").glob("*.png"):
-        shutil.copy(figure, KEPT / "figures")
+        shutil.copy(figure, into / "figures")
     for table in [*(report / "tables").glob("*.md"), *(report / "tables").glob("*.csv")]:
-        shutil.copy(table, KEPT / "tables")
+        shutil.copy(table, into / "tables")
 
 
 def filled(readme: str) -> str:

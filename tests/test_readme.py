@@ -99,7 +99,7 @@ def test_a_report_fills_the_results(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     (report / "report.md").write_text("# T\n\n![Learning curves: x](figures/learning.png)\n\nFrom 3 runs.\n\n")
     kept = tmp_path / "kept"
     monkeypatch.setattr("docs.generate_readme.KEPT", kept)
-    keep(report)
+    keep(report, kept)
     text = filled(
         "a\n<!-- models:begin -->\n<!-- models:end -->\n<!-- results:begin -->\nLAST YEAR\n<!-- results:end -->\nz\n"
     )
