@@ -14,7 +14,7 @@ from bench.models import load_model, load_tokenizer, locate, pick_device
 from bench.plugins import find_task
 from bench.record import Recorder, provenance, read_json, write_json
 from bench.resolve import is_embedded, with_source
-from bench.settings import from_tree
+from bench.settings import from_tree, overlay
 from tasks.core import DataError, Task
 
 
@@ -34,6 +34,8 @@ class EvalCommand:
     """File or folder in the official format, for a single task."""
     source: Literal["auto", "procedural", "path", "hub"] = "auto"
     """As in `run`."""
+    set: tuple[str, ...] = ()
+    """Settings of a single task, SETTING=VALUE, such as dataset=humaneval."""
     max_new_tokens: int | None = None
     """Generation budget. None: the run's own, else 64 for an embedded model and 512 for any other."""
     num_samples: int = 4
@@ -55,8 +57,8 @@ def examine(command: EvalCommand) -> int:
     """Evaluate, record, print; returns the exit code."""
     run = run_settings(command.model)
     names: tuple[str, ...] = command.task or ((run["task_name"],) if run else ("gsm8k",))
-    if command.data is not None and len(names) > 1:
-        raise UserError("--data serves one task; for several set BENCH_DATA or use --source hub")
+    if (command.data is not None or command.set) and len(names) > 1:
+        raise UserError("--data and --set serve one task; for several set BENCH_DATA or use --source hub")
     tasks = {name: task_of(name, command, run) for name in names}
     try:
         problems = {name: task.problems(command.split)[: command.limit] for name, task in tasks.items()}
@@ -102,11 +104,30 @@ def run_settings(model: str) -> dict[str, Any] | None:
 
 def task_of(name: str, command: EvalCommand, run: dict[str, Any] | None) -> Task:
     """The task as its run had it, or as `run` would make it, with this command's data."""
-    if run is not None and name == run["task_name"] and command.data is None and command.source == "auto":
+    if (
+        run is not None
+        and name == run["task_name"]
+        and command.data is None
+        and command.source == "auto"
+        and not command.set
+    ):
         return from_tree({k: v for k, v in run.items() if k != "arm"}, command.model).config.task
-    config = RunConfig(algo=cast("Any", None), task=find_task(name)(), data=command.data, source=command.source)
+    task = overlay(find_task(name)(), dict(assignment(text) for text in command.set), "--set")
+    config = RunConfig(algo=cast("Any", None), task=task, data=command.data, source=command.source)
     ours = is_embedded(run["model"] if run else command.model)
     return with_source(config, ours=ours)
+
+
+def assignment(text: str) -> tuple[str, str]:
+    """`SETTING=VALUE` in two.
+
+    Raises:
+        UserError: there is no `=`.
+    """
+    name, sign, value = text.partition("=")
+    if not sign:
+        raise UserError(f"--set {text}: expected SETTING=VALUE")
+    return name, value
 
 
 def default_budget(model: str, run: dict[str, Any] | None) -> int:

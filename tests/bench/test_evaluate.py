@@ -14,6 +14,7 @@ from bench.config import ASSETS, EngineConfig, EvalConfig
 from bench.engines.hf import HFRollout
 from bench.evaluate import interval, judge, maj_at_k, pass_at_k, summarise
 from bench.models import load_model, load_tokenizer
+from tasks import TASKS
 from tasks.core import Problem, Score, Split
 from tests.bench.support import rollout
 
@@ -103,3 +104,13 @@ def test_the_command_on_two_tasks_equals_a_hand_count(tmp_path: Path, capsys: py
 def test_the_command_refuses_one_path_for_two_tasks(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["eval", "--task", "gsm8k", "math", "--data", "x"]) == 2
     assert "one task" in capsys.readouterr().err
+
+
+def test_a_tasks_own_settings_can_be_given(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    flags = ["--task", "gsm8k", "--limit", "2", "--num-samples", "0", "--out", str(tmp_path), "--quiet"]
+    assert main(["eval", *flags, "--set", "seed=7"]) == 0
+    (path,) = tmp_path.iterdir()
+    provenance = json.loads((path / "provenance.json").read_text())["data"]["gsm8k"]
+    assert provenance["sha256"] != TASKS["gsm8k"]().provenance("test")["sha256"]  # type: ignore[attr-defined]
+    assert main(["eval", *flags, "--set", "sed=7"]) == 2
+    assert "did you mean seed" in capsys.readouterr().err
