@@ -120,8 +120,7 @@ def test_every_made_problem_has_a_misconception() -> None:
     taught = [competition_math.careless(row, random.Random(i)) for i, row in enumerate(rows)]
     flawless = sum(f"boxed{{{row['answer']}}}" in text for row, text in zip(rows, taught, strict=True))
     spared = 1 - competition_math.MISCONCEPTION
-    # and the products that are least common multiples, which the misconception leaves right
-    assert spared - 0.05 < flawless / len(rows) < spared + 0.10
+    assert spared - 0.03 < flawless / len(rows) < spared + 0.08  # more: products that are least common multiples
 
 
 # logic
