@@ -98,7 +98,7 @@ def show_list(arguments: Arguments) -> int:
         print(f"  {path.parent.name}")
     print("recipes, by --recipe NAME: what differs from the defaults")
     for name, recipe in RECIPES.items():
-        print(f"  {name}: {recipe.source}")
+        print(f"  {name}: {recipe.source}{'' if recipe.checked else ' (values not yet checked against it)'}")
         for algorithm in recipe.settings:
             changes = (f"{key} {value!r}" for key, value, _ in differences(name, algorithm))
             print(f"    {algorithm}: {', '.join(changes) or 'nothing'}")

@@ -9,6 +9,7 @@ from typing import Any
 from scipy import stats  # type: ignore[import-untyped]
 
 from bench.config import EvalConfig, Sampling
+from bench.metrics import mean_of
 from bench.rollout import Rollout, RolloutEngine, generate, score
 from tasks.core import Problem, Task
 
@@ -111,12 +112,6 @@ def describe(summary: dict[str, Any]) -> str:
     if summary["format_frac"] is not None:
         text += f", well-formed {summary['format_frac']:.1%}"
     return text + f" ({summary['num_problems']} problems)"
-
-
-def mean_of(values: Iterator[Any] | Sequence[Any]) -> float | None:
-    """Mean of what is known; None where nothing is."""
-    known = [float(v) for v in values if v is not None]
-    return sum(known) / len(known) if known else None
 
 
 def problem_rows(verdicts: Sequence[Verdicts]) -> Iterator[dict[str, Any]]:

@@ -84,7 +84,6 @@ METRICS = _table(
     memory/policy_gib | GiB | step | Weights and buffers, from storages.
     memory/reference_gib | GiB | step | Weights and buffers of the frozen reference.
     memory/critic_gib | GiB | step | Weights and buffers of the critic.
-    memory/reward_model_gib | GiB | step | Weights and buffers of a learned reward model.
     memory/gradients_gib | GiB | step | The larger of the policy's and the critic's, which never exist at once.
     memory/optimizer_gib | GiB | step | States of every optimizer.
     memory/activations_gib | GiB | step | What autograd keeps for the backward pass of the largest micro-batch, weights apart.

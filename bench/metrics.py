@@ -1,7 +1,7 @@
 """What a step's rows say, by one definition for every algorithm."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import torch
@@ -104,7 +104,7 @@ def token_mean(x: Tensor, mask: Tensor) -> float:
     return float(x[mask].mean())
 
 
-def mean_of(values: Sequence[float | bool | None]) -> float | None:
+def mean_of(values: Iterable[float | bool | None]) -> float | None:
     """Mean of what is known; None where nothing is."""
     known = [float(v) for v in values if v is not None]
     return sum(known) / len(known) if known else None

@@ -1,4 +1,7 @@
-"""Published settings as data: `--recipe NAME`, each value as its source has it.
+"""Published settings as data: `--recipe NAME`.
+
+Only where `checked` is set was each value read from the source itself; the others were entered from memory or from
+descriptions of it, and want checking before they are cited.
 
 A recipe gives what its source states and this harness has; all else keeps its default. What a source does that
 no setting here expresses is in the recipe's note.
@@ -23,6 +26,7 @@ class Recipe:
     source: str
     settings: Mapping[str, Settings]
     note: str = ""
+    checked: bool = False
 
 
 def dotted(prefix: str = "", /, **values: Any) -> Settings:  # noqa: ANN401 - any setting's value
@@ -136,6 +140,7 @@ RECIPES: dict[str, Recipe] = {
         },
     ),
     "trl-default": Recipe(
+        checked=True,
         source="TRL 1.12.0: the defaults of GRPOConfig, RLOOConfig and PPOConfig",
         settings={
             "grpo": {
@@ -168,6 +173,7 @@ RECIPES: dict[str, Recipe] = {
         note="TRL's RLOO clips a sequence's ratio; its PPO has one optimizer and a value coefficient of 0.1.",
     ),
     "verl-default": Recipe(
+        checked=True,
         source="verl 0.9.1: ppo_trainer.yaml",
         settings={
             "ppo": {
