@@ -90,6 +90,10 @@ class EngineConfig:
     """Most completions generated at once."""
     gradient_checkpointing: bool = False
     """Recompute activations in the backward pass."""
+    rollout: Literal["hf", "vllm"] = "hf"
+    """What generates; `--rollout` for short."""
+    train: Literal["torch", "deepspeed"] = "torch"
+    """What trains; `--engine` for short."""
 
     @property
     def tokens_at_once(self) -> int:

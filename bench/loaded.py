@@ -5,8 +5,7 @@ from typing import Any, cast
 
 from bench.config import RunConfig, UserError
 from bench.console import Display, check_tracker
-from bench.engines.hf import HFRollout
-from bench.engines.torch_train import TorchEngine
+from bench.engines.build import rollout_engine, train_engine
 from bench.meter import Meter
 from bench.models import load_model, load_tokenizer, locate, pick_device
 from bench.plugins import RewardedTask, imported
@@ -45,16 +44,8 @@ class Loaded:
         with self.meter.phase("load"):
             self.tokenizer = load_tokenizer(self.location)
             self.model = cast("Any", load_model(self.location)).to(self.device)
-            self.rollout = HFRollout(self.model, self.tokenizer, config.engine)
-            self.trainer = TorchEngine(
-                self.model,
-                self.tokenizer,
-                needs=config.algo.needs,
-                temperature=config.sampling.temperature,
-                engine=config.engine,
-                optimizer=config.optimizer,
-                critic=config.critic,
-            )
+            self.rollout = rollout_engine(config, self.model, self.tokenizer, self.location)
+            self.trainer = train_engine(config, self.model, self.tokenizer)
         self.load_cost = self.meter.take()
         self.trainer.clock.running = config.profile
         self.work = Work(self._shape(), measured_peak(self.device, config.engine.dtype))

@@ -25,6 +25,7 @@ from bench.record import plain
 from tasks.core import Task
 
 Tree = dict[str, Any]
+SHORT = {"--engine": "--engine.train", "--rollout": "--engine.rollout"}
 BOX = re.compile(r"[╭╮╰╯│─]+|-{3,}|^\s*[|+]|[|+]\s*$")  # drawn in ASCII where the terminal knows no more
 
 
@@ -102,7 +103,7 @@ def parse(arguments: Sequence[str]) -> Chosen:
     Raises:
         UserError: anything wrong with them, in one line.
     """
-    rest = list(arguments)
+    rest = long_names(arguments)
     algo, task, file, recipe = (take(rest, flag) for flag in ("--algo", "--task", "--config", "--recipe"))
     tree: Tree = read_toml(Path(file)) if file else {}
     tree = {**tree, **{k: v for k, v in {"algo_name": algo, "task_name": task}.items() if v is not None}}
@@ -111,6 +112,12 @@ def parse(arguments: Sequence[str]) -> Chosen:
     chosen = from_tree(tree, file or "settings")
     config = flags(type(chosen.config), rest, prog="python -m bench run", default=chosen.config)
     return replace(chosen, config=config)
+
+
+def long_names(arguments: Sequence[str]) -> list[str]:
+    """The arguments with every short flag written out."""
+    split = ((flag, equals + value) for flag, equals, value in (a.partition("=") for a in arguments))
+    return [SHORT.get(flag, flag) + rest for flag, rest in split]
 
 
 def with_recipe(tree: Tree, name: str) -> Tree:

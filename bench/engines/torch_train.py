@@ -1,69 +1,22 @@
-"""Training in plain torch: policy, and where they are needed a critic and a frozen reference."""
+"""Training in plain torch, on one device."""
 
-import copy
-from collections.abc import Generator, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from algorithms.core import Need, PolicyOutput
-from bench.batch import Padded
+from algorithms.core import Need
 from bench.config import CriticConfig, EngineConfig, OptimizerConfig
-from bench.meter import Clock, storage_bytes
-from bench.models import autocast, named_weights, output_layer
+from bench.engines.passes import Passes
+from bench.meter import storage_bytes
+from bench.models import named_weights
 from bench.trainer import Role
 
-ENTROPY_ROWS = 4096  # tokens whose (rows, V) distributions exist at once where only the number is wanted
 
-
-class Critic(nn.Module):
-    """The policy's architecture with a scalar head that starts at 0: V(s) (b, l) for every position."""
-
-    def __init__(self, policy: PreTrainedModel) -> None:
-        super().__init__()
-        self.backbone = copy.deepcopy(policy.base_model)
-        self.head = nn.Linear(policy.config.get_text_config().hidden_size, 1)
-        nn.init.zeros_(self.head.weight)
-        nn.init.zeros_(self.head.bias)
-
-    def forward(self, padded: Padded) -> Tensor:
-        """(b, t) the value of the state that each generated token was drawn from."""
-        hidden = self.backbone(input_ids=padded.tokens, use_cache=False).last_hidden_state
-        return padded.unflatten(self.head(padded.states(hidden))[:, 0].float())
-
-
-def token_logprobs(model: PreTrainedModel, padded: Padded, temperature: float) -> tuple[Tensor, Tensor]:
-    """Log-probs of the generated tokens, and the tempered logits behind them.
-
-    Rows are right-padded, so causal attention alone keeps padding out; logits exist for generated tokens only; the
-    log-prob is a gather less a log-sum-exp, in float32, so no (b, t, V) log-softmax is made.
-
-    Returns:
-        (n,) and (n, V), row by row.
-    """
-    hidden = model.base_model(input_ids=padded.tokens, use_cache=False).last_hidden_state
-    logits = output_layer(model)(padded.states(hidden)).float()
-    if temperature != 1:
-        logits = logits / temperature
-    return logits.gather(-1, padded.targets[:, None])[:, 0] - logits.logsumexp(-1), logits
-
-
-def entropy(logits: Tensor) -> Tensor:
-    """(n, V) -> (n,) in nats."""
-    logprobs = logits.log_softmax(-1)
-    return -(logprobs.exp() * logprobs).sum(-1)
-
-
-def _tensors(module: nn.Module) -> Iterator[Tensor]:
-    yield from module.parameters()
-    yield from module.buffers()
-
-
-class TorchEngine:
+class TorchEngine(Passes):
     """A `TrainEngine` on one device."""
 
     def __init__(
@@ -77,64 +30,15 @@ class TorchEngine:
         optimizer: OptimizerConfig,
         critic: CriticConfig,
     ) -> None:
-        self.policy = policy
-        self.tokenizer = tokenizer
-        self.temperature = temperature
-        self.engine = engine
-        self.device = policy.device
-        self.reference = copy.deepcopy(policy).requires_grad_(False) if "ref_logprobs" in needs else None
-        self.modules: dict[Role, nn.Module] = {"policy": policy}
-        self.clips: dict[Role, float] = {"policy": optimizer.grad_clip}
-        if "values" in needs:
-            self.modules["critic"] = Critic(policy).to(self.device)
-            self.clips["critic"] = critic.grad_clip
-        if engine.gradient_checkpointing:
-            for backbone in [policy.base_model] + (
-                [cast("Critic", self.modules["critic"]).backbone] if "values" in needs else []
-            ):
-                cast("PreTrainedModel", backbone).activation_checkpointing_enable({"use_reentrant": False})
-                backbone.train()  # without dropout this switches nothing but the checkpointing on
+        super().__init__(policy, tokenizer, needs=needs, temperature=temperature, engine=engine)
+        self.clips: dict[Role, float] = {"policy": optimizer.grad_clip, "critic": critic.grad_clip}
         self._gradients: dict[Role, int] = {}
-        self._activations = 0
-        self.clock = Clock(self.device)
         self.optimizers: dict[Role, torch.optim.Optimizer] = {
             role: torch.optim.AdamW(
                 module.parameters(), lr=0.0, betas=optimizer.betas, weight_decay=optimizer.weight_decay, fused=True
             )
             for role, module in self.modules.items()
         }
-
-    def logprobs(self, padded: Padded) -> Tensor:
-        """(b, t), no gradient."""
-        return self._logprobs(self.policy, padded)
-
-    def ref_logprobs(self, padded: Padded) -> Tensor:
-        """(b, t), no gradient."""
-        assert self.reference is not None, "no reference was built: the algorithm does not list ref_logprobs"
-        return self._logprobs(self.reference, padded)
-
-    @torch.no_grad()
-    def _logprobs(self, model: PreTrainedModel, padded: Padded) -> Tensor:
-        padded = self._place(padded)
-        with autocast(self.device, self.engine.dtype):
-            return padded.unflatten(token_logprobs(model, padded, self.temperature)[0])
-
-    def forward(self, padded: Padded, *, entropy_grad: bool) -> PolicyOutput:
-        """(b, t) each."""
-        padded = self._place(padded)
-        with self.clock("forward"):
-            with autocast(self.device, self.engine.dtype), self._count_saved("policy"):
-                logprobs, logits = token_logprobs(self.policy, padded, self.temperature)
-            if entropy_grad:
-                spread = entropy(logits)
-            else:
-                spread = torch.cat([entropy(part) for part in logits.detach().split(ENTROPY_ROWS)])
-        return PolicyOutput(logprobs=padded.unflatten(logprobs), entropy=padded.unflatten(spread))
-
-    def values(self, padded: Padded) -> Tensor:
-        """(b, t), differentiable."""
-        with self.clock("forward"), autocast(self.device, self.engine.dtype), self._count_saved("critic"):
-            return self.modules["critic"](self._place(padded))
 
     def backward(self, loss: Tensor) -> None:
         """Add to the gradients."""
@@ -180,45 +84,14 @@ class TorchEngine:
 
     def memory(self) -> dict[str, int]:
         """Bytes by role. Policy and critic never hold gradients at once: each clears its own first."""
-        held: dict[str, int] = {str(role): storage_bytes(_tensors(module)) for role, module in self.modules.items()}
-        if self.reference is not None:
-            held["reference"] = storage_bytes(_tensors(self.reference))
         states = (
             t for o in self.optimizers.values() for s in o.state.values() for t in s.values() if isinstance(t, Tensor)
         )
-        held["optimizer"] = storage_bytes(states)
-        held["gradients"] = max(self._gradients.values(), default=0)
-        held["activations"] = self._activations
-        self._gradients, self._activations = {}, 0
+        held = self.held(states) | {"gradients": max(self._gradients.values(), default=0)}
+        self._gradients = {}
         return held
-
-    @contextmanager
-    def _count_saved(self, role: Role) -> Generator[None]:
-        """Bytes that autograd keeps for the backward pass, weights apart: what a micro-batch's activations take."""
-        if not torch.is_grad_enabled():
-            yield
-            return
-        weights = {p.untyped_storage().data_ptr() for p in self.modules[role].parameters()}
-        saved: dict[int, int] = {}
-
-        def keep(tensor: Tensor) -> Tensor:
-            storage = tensor.untyped_storage()
-            if storage.data_ptr() not in weights:
-                saved[storage.data_ptr()] = storage.nbytes()
-            return tensor
-
-        with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
-            yield
-        self._activations = max(self._activations, sum(saved.values()))
 
     def save_model(self, path: Path) -> None:
         """The policy in Hugging Face format."""
         self.policy.save_pretrained(path)
         self.tokenizer.save_pretrained(path)
-
-    def _place(self, padded: Padded) -> Padded:
-        return Padded(
-            tokens=padded.tokens.to(self.device),
-            prompt_lengths=padded.prompt_lengths.to(self.device),
-            lengths=padded.lengths.to(self.device),
-        )

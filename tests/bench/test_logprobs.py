@@ -7,7 +7,7 @@ import torch
 from transformers import PreTrainedModel
 
 from bench.batch import Padded, Sequences, micro_batches
-from bench.engines.torch_train import entropy
+from bench.engines.modules import entropy
 from tests.bench.support import VOCAB, engine, ragged, tiny_gpt2, tiny_llama
 
 

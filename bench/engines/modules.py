@@ -1,0 +1,47 @@
+"""The networks' own passes: log-probs of generated tokens, entropy, and the critic."""
+
+import copy
+
+from torch import Tensor, nn
+from transformers import PreTrainedModel
+
+from bench.batch import Padded
+from bench.models import output_layer
+
+
+class Critic(nn.Module):
+    """The policy's architecture with a scalar head that starts at 0: V(s) (b, l) for every position."""
+
+    def __init__(self, policy: PreTrainedModel) -> None:
+        super().__init__()
+        self.backbone = copy.deepcopy(policy.base_model)
+        self.head = nn.Linear(policy.config.get_text_config().hidden_size, 1)
+        nn.init.zeros_(self.head.weight)
+        nn.init.zeros_(self.head.bias)
+
+    def forward(self, padded: Padded) -> Tensor:
+        """(b, t) the value of the state that each generated token was drawn from."""
+        hidden = self.backbone(input_ids=padded.tokens, use_cache=False).last_hidden_state
+        return padded.unflatten(self.head(padded.states(hidden))[:, 0].float())
+
+
+def token_logprobs(model: PreTrainedModel, padded: Padded, temperature: float) -> tuple[Tensor, Tensor]:
+    """Log-probs of the generated tokens, and the tempered logits behind them.
+
+    Rows are right-padded, so causal attention alone keeps padding out; logits exist for generated tokens only; the
+    log-prob is a gather less a log-sum-exp, in float32, so no (b, t, V) log-softmax is made.
+
+    Returns:
+        (n,) and (n, V), row by row.
+    """
+    hidden = model.base_model(input_ids=padded.tokens, use_cache=False).last_hidden_state
+    logits = output_layer(model)(padded.states(hidden)).float()
+    if temperature != 1:
+        logits = logits / temperature
+    return logits.gather(-1, padded.targets[:, None])[:, 0] - logits.logsumexp(-1), logits
+
+
+def entropy(logits: Tensor) -> Tensor:
+    """(n, V) -> (n,) in nats."""
+    logprobs = logits.log_softmax(-1)
+    return -(logprobs.exp() * logprobs).sum(-1)

@@ -1,0 +1,125 @@
+"""The networks of a training run and their forward passes; the engines beside it add the updates."""
+
+import copy
+from collections.abc import Generator, Iterable, Iterator
+from contextlib import contextmanager
+from typing import cast
+
+import torch
+from torch import Tensor, nn
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+from algorithms.core import Need, PolicyOutput
+from bench.batch import Padded
+from bench.config import EngineConfig
+from bench.engines.modules import Critic, entropy, token_logprobs
+from bench.meter import Clock, storage_bytes
+from bench.models import autocast
+from bench.trainer import Role
+
+ENTROPY_ROWS = 4096  # tokens whose (rows, V) distributions exist at once where only the number is wanted
+
+
+def tensors_of(module: nn.Module) -> Iterator[Tensor]:
+    """Parameters and buffers."""
+    yield from module.parameters()
+    yield from module.buffers()
+
+
+class Passes:
+    """Policy, and where they are needed a critic and a frozen reference, on one device."""
+
+    def __init__(
+        self,
+        policy: PreTrainedModel,
+        tokenizer: PreTrainedTokenizerBase,
+        *,
+        needs: frozenset[Need],
+        temperature: float,
+        engine: EngineConfig,
+    ) -> None:
+        self.policy = policy
+        self.tokenizer = tokenizer
+        self.temperature = temperature
+        self.engine = engine
+        self.device = policy.device
+        self.reference = copy.deepcopy(policy).requires_grad_(False) if "ref_logprobs" in needs else None
+        self.modules: dict[Role, nn.Module] = {"policy": policy}
+        if "values" in needs:
+            self.modules["critic"] = Critic(policy).to(self.device)
+        if engine.gradient_checkpointing:
+            for backbone in [policy.base_model] + (
+                [cast("Critic", self.modules["critic"]).backbone] if "values" in needs else []
+            ):
+                cast("PreTrainedModel", backbone).activation_checkpointing_enable({"use_reentrant": False})
+                backbone.train()  # without dropout this switches nothing but the checkpointing on
+        self.clock = Clock(self.device)
+        self._activations = 0
+
+    def logprobs(self, padded: Padded) -> Tensor:
+        """(b, t), no gradient."""
+        return self._logprobs(self.policy, padded)
+
+    def ref_logprobs(self, padded: Padded) -> Tensor:
+        """(b, t), no gradient."""
+        assert self.reference is not None, "no reference was built: the algorithm does not list ref_logprobs"
+        return self._logprobs(self.reference, padded)
+
+    @torch.no_grad()
+    def _logprobs(self, model: PreTrainedModel, padded: Padded) -> Tensor:
+        padded = self._place(padded)
+        with autocast(self.device, self.engine.dtype):
+            return padded.unflatten(token_logprobs(model, padded, self.temperature)[0])
+
+    def forward(self, padded: Padded, *, entropy_grad: bool) -> PolicyOutput:
+        """(b, t) each."""
+        padded = self._place(padded)
+        with self.clock("forward"):
+            with autocast(self.device, self.engine.dtype), self._count_saved("policy"):
+                logprobs, logits = token_logprobs(self.policy, padded, self.temperature)
+            if entropy_grad:
+                spread = entropy(logits)
+            else:
+                spread = torch.cat([entropy(part) for part in logits.detach().split(ENTROPY_ROWS)])
+        return PolicyOutput(logprobs=padded.unflatten(logprobs), entropy=padded.unflatten(spread))
+
+    def values(self, padded: Padded) -> Tensor:
+        """(b, t), differentiable."""
+        with self.clock("forward"), autocast(self.device, self.engine.dtype), self._count_saved("critic"):
+            return self.modules["critic"](self._place(padded))
+
+    def held(self, optimizer: Iterable[Tensor]) -> dict[str, int]:
+        """Bytes by role, gradients apart; activations at their largest since the last call."""
+        held: dict[str, int] = {str(role): storage_bytes(tensors_of(module)) for role, module in self.modules.items()}
+        if self.reference is not None:
+            held["reference"] = storage_bytes(tensors_of(self.reference))
+        held["optimizer"] = storage_bytes(optimizer)
+        held["activations"] = self._activations
+        self._activations = 0
+        return held
+
+    @contextmanager
+    def _count_saved(self, role: Role) -> Generator[None]:
+        """Bytes that autograd keeps for the backward pass, weights apart: what a micro-batch's activations take."""
+        if not torch.is_grad_enabled():
+            yield
+            return
+        weights = {p.untyped_storage().data_ptr() for p in self.modules[role].parameters()}
+        saved: dict[int, int] = {}
+
+        def keep(tensor: Tensor) -> Tensor:
+            storage = tensor.untyped_storage()
+            if storage.data_ptr() not in weights:
+                saved[storage.data_ptr()] = storage.nbytes()
+            return tensor
+
+        with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+            yield
+        self._activations = max(self._activations, sum(saved.values()))
+
+    def _place(self, padded: Padded) -> Padded:
+        return Padded(
+            tokens=padded.tokens.to(self.device),
+            prompt_lengths=padded.prompt_lengths.to(self.device),
+            lengths=padded.lengths.to(self.device),
+        )
