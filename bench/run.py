@@ -17,6 +17,8 @@ from bench.trainer import TrainEngine
 from bench.work import Work
 from tasks.core import Problem, Task
 
+# raised when the loop, the trainer or a metric begins to compute something else: goldens are stored under it
+LOOP_VERSION = 1
 PHASES: tuple[Phase, ...] = ("sync", "rollout", "score", "logprobs", "update")
 
 

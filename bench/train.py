@@ -75,11 +75,12 @@ def annotate(
     if "values" in algorithm.needs:
         passes["values"] = engine.values
     mask = sequences.mask
-    columns = {name: torch.zeros(mask.shape) for name in passes}
+    columns: dict[str, Tensor] = {}
     for rows in micro_batches(sequences, torch.arange(len(sequences)), max_tokens):
         padded = sequences.pad(rows)
         for name, run in passes.items():
-            part = run(padded).float().cpu()
+            part = run(padded).cpu()
+            columns.setdefault(name, part.new_zeros(mask.shape))
             columns[name][rows, : part.shape[1]] = part
     shared: dict[str, Any] = {f.name: getattr(scores, f.name) for f in fields(scores)}
     return Batch(**shared, **columns, mask=mask, rollout_logprobs=rollout_logprobs)  # pyright: ignore[reportArgumentType]
