@@ -98,7 +98,7 @@ def check_costs(
     """Findings of one method. `sizes` are the numbers of pairs at which to look."""
     stem = subject.replace(":", ".")
     with ExitStack() as stack:
-        workers = {
+        workers: dict[Side, Worker] = {
             side: stack.enter_context(Worker(side, tree, settings, folder / f"{stem}-{side}.log"))
             for side, tree in trees.items()
         }

@@ -17,11 +17,11 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
-from algorithms import ops
-from algorithms.core import Algorithm, Batch, Targets
+from algorithms.core import Algorithm
 from bench.config import CriticConfig, EngineConfig, EvalConfig, OptimizerConfig, RunConfig, Sampling
 from bench.engines.torch_train import TorchEngine
-from bench.gate.stored import BUDGET, StoredRollouts, StoredTask, from_logits, stored_batch, stored_model, wave
+from bench.gate.formulas import formulas
+from bench.gate.stored import BUDGET, StoredRollouts, StoredTask, stored_model
 from bench.meter import Meter
 from bench.record import plain
 from bench.run import LOOP_VERSION, Parts, State, train
@@ -152,25 +152,6 @@ def built(algorithm: type[Algorithm], settings: Mapping[str, Any]) -> Algorithm 
         return algorithm(**settings)
     except ValueError:
         return None
-
-
-def formulas(method: Algorithm) -> Iterator[tuple[str, float]]:
-    """Loss, gradient in the logits (4, 3, 3), and metrics, on the stored batch."""
-    batch, tokens = stored_batch()
-    targets = method.targets(batch)
-    logits = (0.5 * wave(4, 3, 3, phase=3.0)).requires_grad_()
-    out = method.policy_loss(from_logits(logits, tokens, batch.mask), batch, targets)
-    loss = reduced(method, out.loss, batch, targets)
-    (gradient,) = torch.autograd.grad(loss, logits)
-    yield "loss", loss.item()
-    yield from ((f"gradient/{i}", value) for i, value in enumerate(gradient.flatten().tolist()))
-    yield from ((name, float((value * batch.mask).sum())) for name, value in out.metrics.items())
-
-
-def reduced(method: Algorithm, loss: Tensor, batch: Batch, targets: Targets) -> Tensor:
-    """The optimizer batch's loss: () ."""
-    mask = batch.mask if targets.loss_mask is None else targets.loss_mask
-    return (ops.loss_weights(mask, method.aggregation, batch.max_new_tokens) * loss).sum()
 
 
 class Watched(TorchEngine):

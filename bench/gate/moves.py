@@ -43,7 +43,9 @@ class Move:
 
 def shown(value: float | str | None) -> str:
     """A number to nine digits."""
-    return "none" if value is None else f"{value:.9g}" if isinstance(value, float) else value
+    if value is None:
+        return "none"
+    return f"{value:.9g}" if isinstance(value, float) else value
 
 
 def golden_path(name: str, baselines: Path | None) -> Path:

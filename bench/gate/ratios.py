@@ -69,27 +69,24 @@ def throughput(pairs: Sequence[Pair], phase: str, subject: str, tolerances: Tole
     """Of one phase."""
     quantity = f"throughput/{phase}"
     rates = [(rate(pair.base, phase), rate(pair.head, phase)) for pair in pairs]
-    return from_logs([log_ratio(*r) for r in rates], quantity, subject, tolerances)
+    return from_pairs(rates, quantity, subject, tolerances)
 
 
 def peak(pairs: Sequence[Pair], name: str, subject: str, tolerances: Tolerances) -> Finding:
     """Of one phase's memory."""
     sizes = [(pair.base["memory"].get(name), pair.head["memory"].get(name)) for pair in pairs]
     quantity = f"memory/peak/{name.removeprefix(PEAK)}"
-    return from_logs([log_ratio(*s) for s in sizes], quantity, subject, tolerances)
+    return from_pairs(sizes, quantity, subject, tolerances)
 
 
-def log_ratio(base: float | None, head: float | None) -> float | None:
-    """log(head / base); None where either is missing."""
-    return math.log(head / base) if base and head else None
-
-
-def from_logs(logs: Sequence[float | None], quantity: str, subject: str, tolerances: Tolerances) -> Finding:
-    """The verdict on a ratio that was measured pair by pair."""
-    known = [x for x in logs if x is not None]
+def from_pairs(
+    values: Sequence[tuple[float | None, float | None]], quantity: str, subject: str, tolerances: Tolerances
+) -> Finding:
+    """The verdict on a ratio, measured as (base, head) pair by pair."""
     tolerance = tolerance_of(quantity, tolerances)
-    if len(known) < len(logs):
-        return finding(subject, quantity, "cannot judge", "missing", tolerance, {"n": len(known)})
+    known = [math.log(head / base) for base, head in values if base and head]
+    if len(known) < len(values):
+        return missing(subject, quantity, tolerance, in_base=all(base for base, _ in values))
     centre = hodges_lehmann(known, LEVEL)
     if centre.low is None or centre.high is None:
         return finding(subject, quantity, "cannot judge", "too few pairs", tolerance, {"n": len(known), "low": None})
@@ -97,6 +94,12 @@ def from_logs(logs: Sequence[float | None], quantity: str, subject: str, toleran
     numbers: dict[str, float | None] = {"ratio": mean + 1, "low": low + 1, "high": high + 1, "n": len(known)}
     measured = f"{mean:+.1%} [{low:+.1%}, {high:+.1%}]"
     return finding(subject, quantity, status(low, high, tolerance), measured, tolerance, numbers)
+
+
+def missing(subject: str, quantity: str, tolerance: float, *, in_base: bool) -> Finding:
+    """What the base measured and the head does not is red; what the base did not measure cannot be compared."""
+    verdict: Status = "worse" if in_base else "cannot judge"
+    return finding(subject, quantity, verdict, "no longer measured" if in_base else "missing", tolerance, {})
 
 
 def status(low: float, high: float, tolerance: float) -> Status:
@@ -140,7 +143,7 @@ def role(pairs: Sequence[Pair], name: str, subject: str, tolerances: Tolerances)
     base, head = (max((s["memory"][name] for s in of(pairs, w) if name in s["memory"]), default=None) for w in SIDES)
     numbers = {"base_gib": base, "head_gib": head}
     if head is None:
-        return finding(subject, quantity, "cannot judge", "no longer measured", tolerance, numbers)
+        return missing(subject, quantity, tolerance, in_base=True)
     if not base:
         return finding(subject, quantity, "worse" if head else "pass", f"{size(head)}, new", tolerance, numbers)
     growth = head / base - 1

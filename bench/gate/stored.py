@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 from transformers import GPT2Config, GPT2LMHeadModel
 
-from algorithms.core import Batch, PolicyOutput
 from bench.config import Sampling
+from bench.gate.formulas import wave
 from bench.rollout import Completion
 from tasks.core import Problem, Score, Split
 
@@ -35,41 +35,6 @@ REWARDS = (
 )
 
 
-def wave(*shape: int, phase: float = 0.0, scale: float = 1.0) -> Tensor:
-    """Numbers that look random and need no generator, so that no library can change them."""
-    index = torch.arange(torch.tensor(shape).prod().item(), dtype=torch.float64)
-    return (scale * torch.sin(12.9898 * index + phase) * torch.cos(4.1414 * index - phase)).reshape(shape)
-
-
-def from_logits(logits: Tensor, tokens: Tensor, mask: Tensor) -> PolicyOutput:
-    """A policy that is a table of logits (B, T, V): log-probs of `tokens` (B, T) and entropies."""
-    logprobs = logits.log_softmax(dim=-1)
-    entropy = -(logprobs.exp() * logprobs).sum(dim=-1)
-    taken = logprobs.gather(-1, tokens[..., None])[..., 0]
-    return PolicyOutput(logprobs=taken * mask, entropy=entropy * mask)
-
-
-def stored_batch() -> tuple[Batch, Tensor]:
-    """Four completions in two groups, and the tokens (B, T) that they hold."""
-    lengths = torch.tensor([3, 1, 2, 3])
-    mask = torch.arange(3)[None] < lengths[:, None]
-    old = (-1.2 + 0.3 * wave(4, 3)) * mask
-    batch = Batch(
-        rewards=torch.tensor([1.0, 0.0, 0.25, 0.75], dtype=torch.float64),
-        correct=torch.tensor([True, False, False, True]),
-        group=torch.tensor([0, 0, 1, 1]),
-        truncated=torch.zeros(4, dtype=torch.bool),
-        lengths=lengths,
-        max_new_tokens=4,
-        mask=mask,
-        old_logprobs=old,
-        rollout_logprobs=old,
-        ref_logprobs=old + 0.2 * wave(4, 3, phase=1.0) * mask,
-        values=0.4 * wave(4, 3, phase=2.0) * mask,
-    )
-    return batch, torch.tensor([[0, 1, 2], [2, 0, 0], [1, 1, 0], [0, 2, 1]])
-
-
 @torch.no_grad()
 def stored_model() -> GPT2LMHeadModel:
     """Two layers of width 16, float64, every weight from its name: far from uniform, and without dropout."""
@@ -84,7 +49,6 @@ def stored_model() -> GPT2LMHeadModel:
         resid_pdrop=0.0,
         embd_pdrop=0.0,
         attn_pdrop=0.0,
-        attn_implementation="sdpa",
     )
     model = GPT2LMHeadModel(config).double()
     for name, parameter in model.named_parameters():

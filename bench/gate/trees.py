@@ -30,6 +30,14 @@ def base_tree(base: str) -> Generator[Path]:
             git("worktree", "remove", "--force", str(tree), base=base)
 
 
+def head() -> str:
+    """The commit that we are at, `with changes` where files differ from it."""
+    shown = subprocess.run(["git", "rev-parse", "--short=12", "HEAD"], capture_output=True, text=True, check=False)
+    status = ["git", "status", "--porcelain", "--untracked-files=no"]
+    changes = subprocess.run(status, capture_output=True, text=True, check=False)
+    return shown.stdout.strip() + " with changes" * bool(changes.stdout.strip()) or "not a checkout"
+
+
 def git(*arguments: str, base: str) -> str:
     """What git prints.
 

@@ -24,6 +24,7 @@ from bench.run import Parts, State, one_step
 from bench.settings import Chosen, parse
 
 Cost = dict[str, Any]
+COUNTED = {"generated": "data/tokens_generated", "trained": "data/tokens_trained"}
 
 
 def waited_s() -> float:
