@@ -130,6 +130,7 @@ class Gate:
         self.tolerances: Tolerances = parse_tolerances(config.tolerance)
         self.margin = tolerance_of("accuracy", self.tolerances)
         self.trained = config.algo or ("grpo", "ppo")
+        level_of(len(looks(config.seeds, config.max_seeds)))  # refuses too many looks before any run
         self.settings: Tree = merge({"budget": config.budget}, parse_settings(config.set, "--set"))
         for name in config.algo:
             find_algorithm(name)

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Protocol
 
 import tomli_w
 
@@ -18,7 +19,21 @@ from bench.settings import Tree
 Say = Callable[[str], None]
 
 
-@dataclass(frozen=True, kw_only=True)
+class Source(Protocol):
+    """Whatever makes runs of a method over seeds."""
+
+    subject: str
+
+    def results(self, count: int) -> Results:
+        """Of the seeds from 0 on, as many as asked for.
+
+        Raises:
+            UserError: it cannot run at all.
+        """
+        ...
+
+
+@dataclass(kw_only=True)
 class Trained:
     """A method to train in one tree, into one folder."""
 
@@ -64,7 +79,7 @@ def write_study(path: Path, subject: str, task: str, model: str, settings: Tree)
     return path
 
 
-def check_accuracy(head: Trained, base: Trained | Results, margin: float, sizes: Sequence[int], say: Say) -> Finding:
+def check_accuracy(head: Source, base: Source | Results, margin: float, sizes: Sequence[int], say: Say) -> Finding:
     """The first look that decides, or the last one. Base runs are made as they are needed."""
     level = level_of(len(sizes))
     finding = told(head.subject, "cannot judge", "no runs", margin)
