@@ -3,7 +3,7 @@
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
@@ -62,12 +62,12 @@ class Trained:
             )
         if code or not any((self.folder / "runs").glob("*/config.json")):
             raise UserError(f"{self.subject} in {self.tree}: {last_line(log)}")
-        return with_missing(read_runs(self.folder / "runs")[self.subject], count)
+        return with_missing(read_runs(self.folder / "runs")[self.subject], range(count))
 
 
-def with_missing(results: Results, count: int) -> Results:
+def with_missing(results: Results, seeds: Iterable[int]) -> Results:
     """A planned run that left no record is lost, too."""
-    missing = set(range(count)) - set(results.accuracy) - set(results.lost)
+    missing = set(seeds) - set(results.accuracy) - set(results.lost)
     return replace(results, lost={**results.lost, **dict.fromkeys(missing, "left no record; see its log")})
 
 

@@ -12,16 +12,21 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from tests.faults.forks import copy_tree
+from bench.gate.costs import Side, in_turns
+from bench.gate.ratios import Pair
+from bench.gate.tolerances import parse_tolerances
+from bench.gate.verdict import EXIT_CODES, looks, overall
+from tests.faults.forks import ROOT, copy_tree
 from tests.faults.listed import Fault
+from tests.gate.forked import ForkedWorker
 from tests.gate.planted import edited
 
 RESULTS = Path(__file__).with_name("tier2.json")
-SETTINGS = ["--algo", "grpo", "--set", "samples-per-step=32", "eval.limit=1", "--quiet"]
+SETTINGS = {"algo_name": "grpo", "samples_per_step": 64, "eval": {"limit": 1}}
 TIMED = "started = __import__('time').thread_time()\n    groups = engine.generate(prompts, seeds, sampling)\n    "
 LONGER = "0.25 * (__import__('time').thread_time() - started)"
 EDITS = {
@@ -59,7 +64,8 @@ EDITS = {
             tests=[],
             file="bench/train.py",
             old="    means = Means()\n    if",
-            new="    ballast = torch.ones(__import__('psutil').Process().memory_info().rss // 40)\n    means = Means()\n    if",
+            new="    ballast = torch.ones(__import__('psutil').Process().memory_info().rss // 40)\n"
+            "    means = Means()\n    if",
         ),
     ),
 }
@@ -77,19 +83,32 @@ def load(count: int) -> Generator[None]:
             process.wait()
 
 
-def check(tree: Path, out: Path) -> dict[str, object]:
-    """One `bench check` of the tree against this one; what it said."""
-    command = [sys.executable, "-m", "bench", "check", "--tiers", "2", "--base", str(Path.cwd()), "--out", str(out)]
+def check(tree: Path, scratch: Path) -> dict[str, object]:
+    """The tree as head against this one as base; what tier 2 says."""
+    settings = scratch / "settings.toml"
+    settings.write_text(tomli_w.dumps(SETTINGS))
     start = time.monotonic()
-    code = subprocess.call([*command, *SETTINGS], cwd=tree, stdout=subprocess.DEVNULL)
-    content = json.loads((out / "check.json").read_text())
-    bad = {f["quantity"]: f"{f['status']}: {f['measured']}" for f in content["findings"] if f["status"] != "pass"}
-    pairs = max(f["numbers"].get("n", 0) for f in content["findings"])
-    return {"code": code, "not_passed": bad, "pairs": pairs, "seconds": round(time.monotonic() - start, 1)}
+    with ExitStack() as stack:
+        trees: dict[Side, Path] = {"base": ROOT, "head": tree}
+        workers = {s: stack.enter_context(ForkedWorker(s, t, settings, scratch / f"{s}.log")) for s, t in trees.items()}
+        found, pairs = in_turns(workers, "grpo", parse_tolerances(()), looks(8, 40), lambda line: None)
+    return {
+        "code": EXIT_CODES[overall(found)],
+        "not_passed": {f.quantity: f"{f.status}: {f.measured}" for f in found if f.status != "pass"},
+        "pairs": len(pairs),
+        "seconds": round(time.monotonic() - start, 1),
+        "waited": round(1 - own(pairs) / sum(c["wall_s"]["step"] for p in pairs for c in (p.base, p.head)), 2),
+    }
+
+
+def own(pairs: Sequence[Pair]) -> float:
+    """Seconds of all steps, those in which they waited for a core apart."""
+    return sum(cost["own_s"]["step"] for pair in pairs for cost in (pair.base, pair.head))
 
 
 def main(scenario: str, count: int) -> None:
     """Print and keep each check's outcome."""
+    torch.set_num_threads(1)
     kept = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
     edits = EDITS.get(scenario, (None,))
     for i in range(count):
@@ -101,7 +120,7 @@ def main(scenario: str, count: int) -> None:
                 stack.enter_context(edited(edit, tree))
             stack.enter_context(load((os.cpu_count() or 1) if scenario == "loaded" else 0))
             before = os.getloadavg()[0]
-            found = check(tree, Path(scratch) / "out")
+            found = check(tree, Path(scratch))
         found |= {"planted": edit.name if edit else "nothing", "load": [round(before, 1), round(os.getloadavg()[0], 1)]}
         kept.setdefault(scenario, []).append(found)
         RESULTS.write_text(json.dumps(kept, indent=1) + "\n")
