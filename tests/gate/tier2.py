@@ -16,11 +16,14 @@ from collections.abc import Generator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
+import tomli_w
+import torch
+
 from bench.gate.costs import Side, in_turns
 from bench.gate.ratios import Pair
 from bench.gate.tolerances import parse_tolerances
 from bench.gate.verdict import EXIT_CODES, looks, overall
-from tests.faults.forks import ROOT, copy_tree
+from tests.faults.forks import copy_tree
 from tests.faults.listed import Fault
 from tests.gate.forked import ForkedWorker
 from tests.gate.planted import edited
@@ -83,13 +86,13 @@ def load(count: int) -> Generator[None]:
             process.wait()
 
 
-def check(tree: Path, scratch: Path) -> dict[str, object]:
-    """The tree as head against this one as base; what tier 2 says."""
+def check(base: Path, head: Path, scratch: Path) -> dict[str, object]:
+    """What tier 2 says."""
     settings = scratch / "settings.toml"
     settings.write_text(tomli_w.dumps(SETTINGS))
     start = time.monotonic()
     with ExitStack() as stack:
-        trees: dict[Side, Path] = {"base": ROOT, "head": tree}
+        trees: dict[Side, Path] = {"base": base, "head": head}
         workers = {s: stack.enter_context(ForkedWorker(s, t, settings, scratch / f"{s}.log")) for s, t in trees.items()}
         found, pairs = in_turns(workers, "grpo", parse_tolerances(()), looks(8, 40), lambda line: None)
     return {
@@ -113,14 +116,15 @@ def main(scenario: str, count: int) -> None:
     edits = EDITS.get(scenario, (None,))
     for i in range(count):
         with tempfile.TemporaryDirectory() as scratch, ExitStack() as stack:
-            tree = Path(scratch) / "head"
-            copy_tree(tree)
+            base, head = Path(scratch) / "base", Path(scratch) / "head"
+            copy_tree(base)
+            copy_tree(head)
             edit = edits[i % len(edits)]
             if edit is not None:
-                stack.enter_context(edited(edit, tree))
+                stack.enter_context(edited(edit, head))
             stack.enter_context(load((os.cpu_count() or 1) if scenario == "loaded" else 0))
             before = os.getloadavg()[0]
-            found = check(tree, Path(scratch))
+            found = check(base, head, Path(scratch))
         found |= {"planted": edit.name if edit else "nothing", "load": [round(before, 1), round(os.getloadavg()[0], 1)]}
         kept.setdefault(scenario, []).append(found)
         RESULTS.write_text(json.dumps(kept, indent=1) + "\n")
