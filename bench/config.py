@@ -94,6 +94,8 @@ class EngineConfig:
     """What generates; `--rollout` for short."""
     train: Literal["torch", "deepspeed"] = "torch"
     """What trains; `--engine` for short."""
+    offload: tuple[Literal["optimizer", "params", "reference"], ...] = ()
+    """What waits in the host's memory while it is not used; `--offload` for short. optimizer, params: deepspeed's."""
 
     @property
     def tokens_at_once(self) -> int:
