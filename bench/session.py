@@ -19,7 +19,7 @@ from bench.models import latest_checkpoint, load_model, named_weights
 from bench.record import Recorder, read_json, write_json
 from bench.resolve import resolve
 from bench.rollout import Rollout
-from bench.run import NoSignalError, State, train, used
+from bench.run import NoSignalError, State, at_start, train, used
 from bench.settings import Chosen, Tree, from_tree
 from bench.stability import indices
 from bench.train import DivergedError
@@ -55,7 +55,7 @@ def start(chosen: Chosen) -> int:
     recorder = Recorder.create(run_path(chosen))
     write_json(recorder.path / "config.json", loaded.tree)
     write_json(recorder.path / "provenance.json", loaded.provenance())
-    return Session(loaded, recorder, display).drive(State(algorithm=chosen.config.algo), Best())
+    return Session(loaded, recorder, display).drive(at_start(chosen.config.algo, loaded.work), Best())
 
 
 def resume(path: Path, *, quiet: bool) -> int:
@@ -72,7 +72,7 @@ def resume(path: Path, *, quiet: bool) -> int:
     chosen = from_tree(tree, str(path / "config.json"))
     chosen = replace(chosen, config=replace(chosen.config, quiet=quiet))
     loaded, recorder, display = Loaded(chosen), Recorder(path), Display(quiet=quiet)
-    state, best = State(algorithm=chosen.config.algo), Best()
+    state, best = at_start(chosen.config.algo, loaded.work), Best()
     counts: dict[str, int] | None = None
     if (path / "checkpoint").is_dir() and any((path / "checkpoint").glob("step-*[0-9]")):
         state, best, counts = checkpoint.load(latest_checkpoint(path), loaded)
@@ -156,6 +156,8 @@ class Session:
         if saved < state.step:
             checkpoint.save(recorder, self.loaded, state, best)
         if not interrupt.asked:
+            if config.eval.every and state.step % config.eval.every:
+                self._validate(state, best)  # so that every curve reaches the end of its run
             if config.eval.checkpoint == "best":
                 kept = load_model(str(recorder.path / "checkpoint" / best_folder(best.step)))
                 self.loaded.rollout.load_weights(named_weights(cast("Any", kept).to(self.loaded.device)))
