@@ -33,7 +33,7 @@ class VLLMRollout:
         max_tokens: longest prompt and completion together.
 
     Raises:
-        UserError: vLLM cannot load the model, or not in the memory it may take.
+        UserError: vLLM cannot load the model, not in the memory it may take, or not on so many devices.
     """
 
     def __init__(
@@ -45,13 +45,18 @@ class VLLMRollout:
         location: str,
         max_tokens: int,
     ) -> None:
+        on_gpu = model.device.type == "cuda"
+        if engine.tensor_parallel > 1 and not on_gpu:
+            raise UserError(
+                f"--engine.tensor-parallel {engine.tensor_parallel}: splits a model over GPUs; there is none"
+            )
         self.tokenizer = tokenizer
         self.eos = eos_ids(model, tokenizer)
         self.dtype = torch.bfloat16 if engine.dtype == "bfloat16" else torch.float32
         positions = getattr(model.config.get_text_config(), "max_position_embeddings", max_tokens)
         setup = Setup(
             location=location,
-            engine=replace(engine, device="cuda" if model.device.type == "cuda" else "cpu"),
+            engine=replace(engine, device="cuda" if on_gpu else "cpu"),
             max_tokens=min(max_tokens, positions),
             eos=self.eos,
         )

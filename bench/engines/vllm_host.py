@@ -54,13 +54,13 @@ class Host:
             dtype=engine.dtype or "float32",
             max_model_len=setup.max_tokens,
             max_num_seqs=engine.rollout_batch_size,
-            max_num_batched_tokens=max(setup.max_tokens, 8192),
-            # half a prompt draws a number that is thrown away, and a seeded generator cannot step back on a CPU
-            enable_chunked_prefill=False,
+            max_num_batched_tokens=max(setup.max_tokens, engine.rollout_batch_size, 8192),
+            # part of a prompt draws a number that is thrown away, and a CPU's generator cannot step back
+            enable_chunked_prefill=self.on_gpu,
             enable_prefix_caching=True,
             async_scheduling=False,
             logprobs_mode="processed_logprobs",
-            logits_processors=["bench.engines.vllm_mass.KeptMass"],
+            logits_processors=["bench.engines.vllm_mass:KeptMass"],
             tensor_parallel_size=engine.tensor_parallel,
             distributed_executor_backend="uni" if alone else "mp",
             worker_extension_cls=EXTENSION,
