@@ -47,9 +47,7 @@ class VLLMRollout:
     ) -> None:
         on_gpu = model.device.type == "cuda"
         if engine.tensor_parallel > 1 and not on_gpu:
-            raise UserError(
-                f"--engine.tensor-parallel {engine.tensor_parallel}: splits a model over GPUs; there is none"
-            )
+            raise UserError(f"--engine.tensor-parallel {engine.tensor_parallel}: there are no GPUs to split over")
         self.tokenizer = tokenizer
         self.eos = eos_ids(model, tokenizer)
         self.dtype = torch.bfloat16 if engine.dtype == "bfloat16" else torch.float32

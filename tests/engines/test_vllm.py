@@ -1,6 +1,7 @@
 """vLLM as a rollout engine: equal to transformers, in step with the trainer, and mortal."""
 
 import importlib.util
+import itertools
 import json
 import os
 import signal
@@ -209,15 +210,14 @@ def test_greedy_completions_equal_the_other_engine_s() -> None:
     assert pid is not None
     threading.Timer(0.3, os.kill, (pid, signal.SIGKILL)).start()
     with pytest.raises(EngineError, match="the vllm process was killed by SIGKILL"):
-        while True:
-            engine.generate(prompts, seeds(len(prompts), 8), Sampling(max_new_tokens=64))
+        list(engine.generate(prompts, seeds(len(prompts), 8), Sampling(max_new_tokens=64)) for _ in itertools.count())
 
 
 def test_a_model_it_cannot_load_is_one_line(tmp_path: Path) -> None:
     config = CTRLConfig(vocab_size=len(TOKENIZER), n_embd=16, dff=16, n_layer=1, n_head=2)
     model = CTRLLMHeadModel(config).eval()
     model.save_pretrained(tmp_path)
-    with pytest.raises(UserError, match="--rollout vllm: .*CTRL") as caught:
+    with pytest.raises(UserError, match=r"--rollout vllm: .*CTRL") as caught:
         sampler(model, tmp_path)
     assert "\n" not in str(caught.value)
 
