@@ -210,7 +210,7 @@ def test_greedy_completions_equal_the_other_engine_s() -> None:
     assert pid is not None
     threading.Timer(0.3, os.kill, (pid, signal.SIGKILL)).start()
     with pytest.raises(EngineError, match="the vllm process was killed by SIGKILL"):
-        list(engine.generate(prompts, seeds(len(prompts), 8), Sampling(max_new_tokens=64)) for _ in itertools.count())
+        [engine.generate(prompts, seeds(len(prompts), 8), Sampling(max_new_tokens=64)) for _ in itertools.count()]
 
 
 def test_a_model_it_cannot_load_is_one_line(tmp_path: Path) -> None:
