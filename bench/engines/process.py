@@ -1,5 +1,6 @@
 """An object in a process of its own, which may die without taking the run with it."""
 
+import contextlib
 import multiprocessing
 import os
 import signal
@@ -12,6 +13,8 @@ from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
+
+import pydantic
 
 from bench.rollout import EngineError
 
@@ -89,12 +92,11 @@ def serve(theirs: Connection, log: str, make: Callable[..., object], args: tuple
     for stream in (1, 2):
         os.dup2(descriptor, stream)
     built = attempt(theirs, make, args)
-    while built is not None:
-        try:
+    with contextlib.suppress(EOFError, OSError):  # whoever asked is gone, or wants no more
+        while built is not None:
             method, rest = theirs.recv()
-        except EOFError:
-            return
-        attempt(theirs, getattr(built, method), rest, answer=True)
+            attempt(theirs, getattr(built, method), rest, answer=True)
+    os._exit(0)  # an engine's own farewell takes seconds, and nothing of it is kept
 
 
 def attempt(theirs: Connection, call: Callable[..., Any], args: tuple[object, ...], *, answer: bool = False) -> object:
@@ -111,6 +113,5 @@ def attempt(theirs: Connection, call: Callable[..., Any], args: tuple[object, ..
 
 def reason(error: Exception) -> str:
     """What went wrong in one line."""
-    listed = getattr(error, "errors", None)
-    text = listed()[0]["msg"] if callable(listed) else str(error) or type(error).__name__
-    return " ".join(text.split())
+    listed = error.errors()[0]["msg"] if isinstance(error, pydantic.ValidationError) else ""
+    return " ".join((listed or str(error) or type(error).__name__).split())

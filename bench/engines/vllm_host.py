@@ -1,5 +1,8 @@
 """vLLM itself, as it lives in its process. Nothing here runs in the process of the run."""
 
+# vLLM has an environment of its own
+# pyright: reportMissingImports=false, reportAttributeAccessIssue=false
+
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

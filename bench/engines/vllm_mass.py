@@ -1,5 +1,9 @@
 """How much of the distribution top-p and top-k leave, for log-probs over the full vocabulary. Runs in vLLM's worker."""
 
+# vLLM has an environment of its own
+# pyright: reportMissingImports=false, reportAttributeAccessIssue=false
+# pyright: reportUntypedBaseClass=false, reportUnknownParameterType=false
+
 from collections import defaultdict
 
 import torch
