@@ -57,6 +57,7 @@ class VLLMRollout:
             engine=replace(engine, device="cuda" if on_gpu else "cpu"),
             max_tokens=min(max_tokens, positions),
             eos=self.eos,
+            gpu=model.device.index or 0,
         )
         try:
             self.remote = Remote("vllm", Host, setup)

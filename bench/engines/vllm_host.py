@@ -26,6 +26,8 @@ class Setup:
     engine: EngineConfig
     max_tokens: int  # prompt and completion
     eos: list[int]
+    gpu: int = 0
+    """Which of the visible ones it shares with the trainer; with tensor parallelism the first ones."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,7 +43,7 @@ class Host:
     """A vLLM engine whose scheduler runs in this process."""
 
     def __init__(self, setup: Setup) -> None:
-        environment(setup.engine)
+        environment(setup)
         keep_weights_plain()
         from vllm import LLM
 
@@ -137,15 +139,20 @@ def drawn(output: Any, kept: Sequence[float] | None) -> Drawn:  # noqa: ANN401 -
     return Drawn(token_ids=ids, logprobs=full, sampling_logprobs=sampling)
 
 
-def environment(engine: EngineConfig) -> None:
+def environment(setup: Setup) -> None:
     """VLLM reads most of its switches from here, when it is imported."""
+    for name in ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"):
+        os.environ.pop(name, None)  # the trainer's own ranks, where it has several
     os.environ |= {
         "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
         "VLLM_USE_V2_MODEL_RUNNER": "0",  # the runner that the seeds and the kept mass were tried with
         "VLLM_NO_USAGE_STATS": "1",
     }
-    if engine.device == "cpu":
+    if setup.engine.device == "cpu":
         os.environ.setdefault("VLLM_CPU_OMP_THREADS_BIND", "nobind")  # OMP_NUM_THREADS decides
+    elif setup.engine.tensor_parallel == 1:
+        visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+        os.environ["CUDA_VISIBLE_DEVICES"] = visible.split(",")[setup.gpu] if visible else str(setup.gpu)
 
 
 def cpu_cache_bytes(setup: Setup) -> int:
