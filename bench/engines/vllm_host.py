@@ -132,7 +132,7 @@ class Host:
 
 
 def drawn(output: Any, kept: Sequence[float] | None) -> Drawn:  # noqa: ANN401 - vLLM's completion
-    """VLLM's figure is that of the distribution drawn from; the log of the mass that was kept leads back."""
+    """The figure reported is of the distribution drawn from; the log of the mass that was kept leads to the full one."""
     ids = list(output.token_ids)
     sampling = [step[token].logprob for token, step in zip(ids, output.logprobs, strict=True)]
     full = sampling if kept is None else [s + k for s, k in zip(sampling, kept, strict=False)]
@@ -140,7 +140,7 @@ def drawn(output: Any, kept: Sequence[float] | None) -> Drawn:  # noqa: ANN401 -
 
 
 def environment(setup: Setup) -> None:
-    """VLLM reads most of its switches from here, when it is imported."""
+    """Set the switches that vLLM reads when it is imported."""
     for name in ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"):
         os.environ.pop(name, None)  # the trainer's own ranks, where it has several
     os.environ |= {
