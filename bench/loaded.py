@@ -44,7 +44,14 @@ class Loaded:
         with self.meter.phase("load"):
             self.tokenizer = load_tokenizer(self.location)
             self.model = cast("Any", load_model(self.location)).to(self.device)
-            self.rollout = rollout_engine(config, self.model, self.tokenizer, self.location)
+            self.rollout = rollout_engine(
+                config.engine,
+                self.model,
+                self.tokenizer,
+                self.location,
+                max_tokens=config.max_prompt_tokens + config.sampling.budget,
+                own_weights=config.rollout_lag > 0,
+            )
             self.trainer = train_engine(config, self.model, self.tokenizer)
         self.load_cost = self.meter.take()
         self.trainer.clock.running = config.profile

@@ -12,6 +12,7 @@ from bench.config import Budget, RunConfig
 from bench.meter import Meter, Phase
 from bench.metrics import advantage_metrics, batch_metrics, critic_metrics, rollout_metrics
 from bench.rollout import ProblemStream, Rollout, RolloutEngine, generate, generator, score
+from bench.sync import Snapshot, agree, hand_over
 from bench.train import LearningRates, annotate, update
 from bench.trainer import TrainEngine
 from bench.work import Work
@@ -41,6 +42,7 @@ class State:
     step: int = 0
     position: int = 0  # in the prompt stream
     counters: dict[str, float] = field(default_factory=dict[str, float])  # what is not counted has no key
+    past: list[Snapshot] = field(default_factory=list[Snapshot])  # weights yet to generate from, where rollouts lag
 
     def count(self, amounts: Mapping[str, float]) -> None:
         """Add to the counters."""
@@ -80,6 +82,7 @@ def train(parts: Parts, state: State) -> Iterator[Step]:
 
     Raises:
         DivergedError: a loss or gradient was not finite; the update was not applied.
+        EngineError: an engine's process has ended, or the sampler generates from other weights than it was given.
         NoSignalError: no group was kept.
     """
     budget = Budget.parse(parts.config.budget)
@@ -102,8 +105,10 @@ def one_step(parts: Parts, state: State, progress: float) -> Step:
     start = time.perf_counter()
     config, meter, algorithm = parts.config, parts.meter, state.algorithm
     with meter.phase("sync"):
-        parts.rollout.load_weights(parts.trainer.weights())
+        hand_over(parts.rollout, parts.trainer, state.past, parts.problems, config, state.step)
     rollouts, kept = gather(parts, state)
+    with meter.phase("sync"):
+        parts.rollout.sleep()
 
     scores = scored(kept, config.sampling.budget)
     scores = replace(scores, rewards=algorithm.shape_rewards(scores))
@@ -117,6 +122,8 @@ def one_step(parts: Parts, state: State, progress: float) -> Step:
             pad_columns([r.completion.logprobs for r in kept]),
             config.engine.tokens_at_once,
         )
+    if parts.rollout.weights_bytes and not config.rollout_lag:
+        agree(batch.old_logprobs, batch.rollout_logprobs, batch.mask, config)
     with meter.phase("update"):
         targets = algorithm.targets(batch)
         updated, num_updates = update(
