@@ -92,8 +92,10 @@ class EngineConfig:
     """Recompute activations in the backward pass."""
     rollout: Literal["hf", "vllm"] = "hf"
     """What generates; `--rollout` for short."""
-    train: Literal["torch", "deepspeed"] = "torch"
-    """What trains; `--engine` for short."""
+    train: Literal["torch", "deepspeed"] | None = None
+    """What trains; `--engine` for short. None: deepspeed where there are several processes, else the preset's."""
+    zero: Literal[0, 1, 2, 3] | None = None
+    """What deepspeed shares out: 1 optimizer states, 2 gradients too, 3 weights too. `--zero`. None: the preset's."""
     offload: tuple[Literal["optimizer", "params", "reference"], ...] = ()
     """What waits in the host's memory while it is not used; `--offload` for short. optimizer, params: deepspeed's."""
 
@@ -102,6 +104,12 @@ class EngineConfig:
         """Padded tokens of one forward and backward pass, once resolved."""
         assert self.micro_batch_tokens is not None, "settings are resolved before they are used"
         return self.micro_batch_tokens
+
+    @property
+    def zero_stage(self) -> int:
+        """ZeRO's stage, once resolved."""
+        assert self.zero is not None, "settings are resolved before they are used"
+        return self.zero
 
 
 @dataclass(frozen=True, kw_only=True)

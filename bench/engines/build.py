@@ -1,11 +1,13 @@
 """The engines that the settings name. Each is imported when it is chosen, so that none is needed by the others."""
 
+import copy
 import importlib.util
 from typing import Any
 
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from bench.config import RunConfig, UserError
+from bench.ranks import Ranks
 from bench.rollout import RolloutEngine
 from bench.trainer import TrainEngine
 
@@ -20,10 +22,14 @@ def rollout_engine(
     """
     from bench.engines.hf import HFRollout
 
+    if config.engine.train == "deepspeed" and config.engine.zero_stage == 3:
+        model = copy.deepcopy(model)  # the trained one is in shards
     return HFRollout(model, tokenizer, config.engine)
 
 
-def train_engine(config: RunConfig, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> TrainEngine:
+def train_engine(
+    config: RunConfig, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, ranks: Ranks
+) -> TrainEngine:
     """What trains.
 
     Raises:
@@ -36,6 +42,11 @@ def train_engine(config: RunConfig, model: PreTrainedModel, tokenizer: PreTraine
         "optimizer": config.optimizer,
         "critic": config.critic,
     }
+    if config.engine.train == "deepspeed":
+        require("deepspeed", "--engine deepspeed", "deepspeed")
+        from bench.engines.deepspeed_train import DeepSpeedEngine
+
+        return DeepSpeedEngine(model, tokenizer, ranks=ranks, **settings)
     from bench.engines.torch_train import TorchEngine
 
     return TorchEngine(model, tokenizer, **settings)
