@@ -5,6 +5,7 @@ DeepSpeed does when the caller owns the boundary, and over ranks, where it takes
 """
 
 import os
+import warnings
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -199,6 +200,7 @@ def imported(device: torch.device) -> Any:  # noqa: ANN401 - deepspeed has no ty
         dist.init_process_group(backend, store=dist.HashStore(), rank=0, world_size=1)
     import deepspeed
 
+    warnings.filterwarnings("ignore", category=FutureWarning, module="torch.distributed")  # deepspeed calls older names
     # compiled at first use, for minutes, to spare processes of one machine a copy
     deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False
     deepspeed.init_distributed()
