@@ -177,9 +177,9 @@ def for_run(name: str, *, cpu: bool, processes: int = 1) -> Preset:
         raise ValueError(f"--preset {name} keeps devices for generation alone, which only plan knows: choose another")
     if preset.num_devices != processes and preset.device.name != "cpu":
         nodes = f"--nnodes {preset.nodes} " if preset.nodes > 1 else ""
-        start = f"torchrun {nodes}--nproc_per_node {preset.devices_per_node} -m bench run ..."
-        start = start if preset.num_devices > 1 else "python -m bench run ..."
-        raise ValueError(f"--preset {name} has {preset.num_devices} devices, the run {processes} processes: use {start}")
+        launcher = f"torchrun {nodes}--nproc_per_node {preset.devices_per_node}" if preset.num_devices > 1 else "python"
+        have = f"{preset.num_devices} devices and the run {processes} processes"
+        raise ValueError(f"--preset {name} has {have}: start it by {launcher} -m bench run")
     if preset.device.name != "cpu" and (cpu or not _present(preset, installed_gpus())):
         here = ", ".join(gpu for gpu, _ in installed_gpus()) or "no GPU"
         used = f"{here}, which torch does not see" if cpu and installed_gpus() else here

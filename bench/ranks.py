@@ -9,7 +9,6 @@ from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
-from itertools import zip_longest
 from typing import Any, TypeVar
 
 import torch
@@ -40,19 +39,15 @@ class Ranks:
         """What all ranks made of their shares, in the order of the whole, on every rank."""
         if self.size == 1:
             return list(mine)
-        missing = object()
-        return [
-            item
-            for items in zip_longest(*self._gather(list(mine)), fillvalue=missing)
-            for item in items
-            if item is not missing
-        ]
+        parts = self._gather(list(mine))
+        return [parts[i % self.size][i // self.size] for i in range(sum(map(len, parts)))]
 
     def sum(self, values: Mapping[str, float]) -> dict[str, float]:
         """Each value summed over the ranks, which all have the same names."""
         if self.size == 1:
             return dict(values)
-        return dict(zip(values, self.total(torch.tensor(list(values.values()), dtype=torch.float64)).tolist(), strict=True))
+        totals = self.total(torch.tensor(list(values.values()), dtype=torch.float64))
+        return dict(zip(values, totals.tolist(), strict=True))
 
     def total(self, tensor: Tensor) -> Tensor:
         """Summed over the ranks, element by element."""
@@ -118,7 +113,9 @@ def first_to_tell() -> bool:
         return True
     place = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
     try:
-        store = dist.TCPStore(*place, is_master=False, timeout=timedelta(seconds=5))
+        store = dist.TCPStore(  # pyright: ignore[reportPrivateImportUsage]
+            *place, is_master=False, timeout=timedelta(seconds=5)
+        )
         return store.add("bench/errors", 1) == 1
     except RuntimeError:  # the process that held the store has ended
         return True

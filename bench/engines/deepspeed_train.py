@@ -1,4 +1,4 @@
-"""Training by DeepSpeed (ZeRO, arXiv:1910.02054): actor and critic each an engine of its own, shared out over the ranks.
+"""Training by DeepSpeed (ZeRO, arXiv:1910.02054): actor and critic are engines of their own, shared out over ranks.
 
 Weights of a loss are formed over the whole optimizer batch, so gradients must be added: over micro-batches, which
 DeepSpeed does when the caller owns the boundary, and over ranks, where it takes the mean, which a factor undoes.
@@ -63,7 +63,7 @@ class DeepSpeedEngine(Passes):
         super().__init__(policy, tokenizer, needs=needs, temperature=temperature, engine=engine)
         self.ranks = ranks
         clips: dict[Role, float] = {"policy": optimizer.grad_clip, "critic": critic.grad_clip}
-        networks = self.modules | {"policy": Scorer(policy, temperature)}
+        networks: dict[Role, nn.Module] = {**self.modules, "policy": Scorer(policy, temperature)}
         self.engines: dict[Role, Any] = {
             role: initialise(network, self.device, engine, optimizer, clips[role]) for role, network in networks.items()
         }
@@ -114,7 +114,7 @@ class DeepSpeedEngine(Passes):
         if self.engine.zero_stage != 3:
             yield from named_weights(self.policy)
             return
-        import deepspeed
+        import deepspeed  # pyright: ignore[reportMissingImports]
 
         for name, parameter in self.policy.named_parameters():
             with deepspeed.zero.GatheredParameters([parameter]):
@@ -197,8 +197,9 @@ def imported(device: torch.device) -> Any:  # noqa: ANN401 - deepspeed has no ty
     os.environ.setdefault("LOCAL_RANK", "0")
     if not dist.is_initialized():
         backend = "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo"
-        dist.init_process_group(backend, store=dist.HashStore(), rank=0, world_size=1)
-    import deepspeed
+        alone = dist.HashStore()  # pyright: ignore[reportPrivateImportUsage]
+        dist.init_process_group(backend, store=alone, rank=0, world_size=1)
+    import deepspeed  # pyright: ignore[reportMissingImports]
 
     warnings.filterwarnings("ignore", category=FutureWarning, module="torch.distributed")  # deepspeed calls older names
     # compiled at first use, for minutes, to spare processes of one machine a copy
