@@ -18,6 +18,15 @@ from bench.trainer import TrainEngine
 from bench.work import Work
 from tasks.core import Problem, Task
 
+COUNTED = (
+    "data/prompts",
+    "data/samples_generated",
+    "data/samples_trained",
+    "data/tokens_generated",
+    "data/tokens_trained",
+    "data/updates",
+    "cost/device_s",
+)
 PHASES: tuple[Phase, ...] = ("sync", "rollout", "score", "logprobs", "update")
 
 
@@ -60,6 +69,12 @@ class Step:
 
     row: dict[str, Any]
     rollouts: Sequence[Rollout]
+
+
+def at_start(algorithm: Algorithm, work: Work) -> State:
+    """Before the first step: everything that will be counted stands at 0."""
+    counted = (*COUNTED, "cost/flops") if work.shape is not None else COUNTED
+    return State(algorithm=algorithm, counters=dict.fromkeys(counted, 0.0))
 
 
 def train(parts: Parts, state: State) -> Iterator[Step]:

@@ -20,7 +20,7 @@ from bench.ranks import ALONE, Ranks
 from bench.record import Recorder, read_json, write_json
 from bench.resolve import resolve
 from bench.rollout import Rollout
-from bench.run import NoSignalError, State, train, used
+from bench.run import NoSignalError, State, at_start, train, used
 from bench.settings import Chosen, Tree, from_tree
 from bench.stability import indices
 from bench.train import DivergedError
@@ -57,7 +57,7 @@ def start(chosen: Chosen, ranks: Ranks = ALONE) -> int:
     if ranks.leads:
         write_json(recorder.path / "config.json", loaded.tree)
         write_json(recorder.path / "provenance.json", loaded.provenance())
-    return Session(loaded, recorder, display).drive(State(algorithm=chosen.config.algo), Best())
+    return Session(loaded, recorder, display).drive(at_start(chosen.config.algo, loaded.work), Best())
 
 
 def resume(path: Path, *, quiet: bool, ranks: Ranks = ALONE) -> int:
@@ -74,7 +74,7 @@ def resume(path: Path, *, quiet: bool, ranks: Ranks = ALONE) -> int:
     chosen = from_tree(tree, str(path / "config.json"))
     chosen = replace(chosen, config=replace(chosen.config, quiet=quiet))
     loaded, recorder, display = Loaded(chosen, ranks), Recorder(path, ranks), Display(quiet, silent=not ranks.leads)
-    state, best = State(algorithm=chosen.config.algo), Best()
+    state, best = at_start(chosen.config.algo, loaded.work), Best()
     counts: dict[str, int] | None = None
     if (path / "checkpoint").is_dir() and any((path / "checkpoint").glob("step-*[0-9]")):
         state, best, counts = checkpoint.load(latest_checkpoint(path), loaded)
@@ -161,6 +161,8 @@ class Session:
         if saved < state.step:
             checkpoint.save(recorder, self.loaded, state, best)
         if not stopped:
+            if config.eval.every and state.step % config.eval.every:
+                self._validate(state, best)  # so that every curve reaches the end of its run
             if config.eval.checkpoint == "best":
                 kept = load_model(str(recorder.path / "checkpoint" / best_folder(best.step)))
                 self.loaded.rollout.load_weights(named_weights(cast("Any", kept).to(self.loaded.device)))
