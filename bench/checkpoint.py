@@ -38,6 +38,7 @@ def save(recorder: Recorder, loaded: Loaded, state: State, best: Best) -> None:
                     "algo": dict(vars(state.algorithm)),
                     "best": vars(best),
                     "counts": counts,
+                    "past": state.past,
                 },
                 folder / "state.pt",
             )
@@ -73,5 +74,6 @@ def load(folder: Path, loaded: Loaded) -> tuple[State, Best, dict[str, int]]:
         step=content["step"],
         position=content["position"],
         counters=content["counters"],
+        past=[{name: tensor.cpu() for name, tensor in snapshot.items()} for snapshot in content["past"]],
     )
     return state, Best(**content["best"]), content["counts"]

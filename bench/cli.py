@@ -140,9 +140,9 @@ def evaluate(arguments: Arguments) -> int:
     """Evaluate a model, a checkpoint or a run on held-out problems"""
     without_hub()
     from bench.examine import EvalCommand, examine
-    from bench.settings import flags
+    from bench.settings import flags, long_names
 
-    command = flags(EvalCommand, arguments, prog="python -m bench eval")
+    command = flags(EvalCommand, long_names(arguments), prog="python -m bench eval")
     quieten()
     return examine(command)
 

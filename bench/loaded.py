@@ -47,7 +47,14 @@ class Loaded:
             self.tokenizer = load_tokenizer(self.location)
             self.model = cast("Any", load_model(self.location)).to(self.device)
             self.num_parameters = self.model.num_parameters()  # before an engine shares them out
-            self.rollout = rollout_engine(config, self.model, self.tokenizer, self.location)
+            self.rollout = rollout_engine(
+                config.engine,
+                self.model,
+                self.tokenizer,
+                self.location,
+                max_tokens=config.max_prompt_tokens + config.sampling.budget,
+                own_weights=config.rollout_lag > 0 or config.engine.shards_weights,
+            )
             self.trainer = train_engine(config, self.model, self.tokenizer, ranks)
         self.load_cost = self.meter.take()
         self.trainer.clock.running = config.profile

@@ -114,6 +114,16 @@ def eos_ids(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> list[
     return sorted(ids)
 
 
+def encode(tokenizer: PreTrainedTokenizerBase, prompt: str) -> list[int]:
+    """Token ids of a user message in the chat template (of the bare text where the tokenizer has none)."""
+    if tokenizer.chat_template is None:
+        return tokenizer(prompt)["input_ids"]  # type: ignore[return-value]
+    message = [{"role": "user", "content": prompt}]
+    return tokenizer.apply_chat_template(  # type: ignore[return-value]
+        message, add_generation_prompt=True, tokenize=True, return_dict=False
+    )
+
+
 def autocast(device: torch.device, dtype: str | None) -> contextlib.AbstractContextManager[Any]:
     """Forward passes in `dtype` over float32 weights."""
     return torch.autocast(device.type, dtype=torch.bfloat16, enabled=dtype == "bfloat16")

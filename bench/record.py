@@ -10,7 +10,6 @@ import shutil
 import subprocess
 from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
-from importlib import metadata
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -18,6 +17,7 @@ import torch
 
 from bench.config import UserError
 from bench.ranks import ALONE, Ranks
+from bench.versions import version
 
 STREAMS = ("steps", "evals", "eval_problems", "completions")
 PACKAGES = (
@@ -54,7 +54,7 @@ def provenance(device: torch.device) -> dict[str, Any]:
         "started_at": datetime.now(UTC).isoformat(timespec="seconds"),
         **commit(),
         "python": platform.python_version(),
-        "versions": {name: version for name in PACKAGES if (version := _version(name)) is not None},
+        "versions": {name: found for name in PACKAGES if (found := version(name)) is not None},
         "device": device_name(device),
         "num_threads": torch.get_num_threads(),
         "cuda": torch.version.cuda,
@@ -85,13 +85,6 @@ def device_name(device: torch.device) -> str:
             if line.startswith("model name"):
                 return line.split(":", 1)[1].strip()
     return platform.processor() or platform.machine()
-
-
-def _version(package: str) -> str | None:
-    try:
-        return metadata.version(package)
-    except metadata.PackageNotFoundError:
-        return None
 
 
 def write_json(path: Path, value: Any) -> None:  # noqa: ANN401 - any JSON value

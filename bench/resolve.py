@@ -111,6 +111,8 @@ def check(config: RunConfig) -> None:
         "sampling.top-p": config.sampling.top_p,
         "engine.micro-batch-tokens": config.engine.tokens_at_once,
         "engine.rollout-batch-size": config.engine.rollout_batch_size,
+        "engine.rollout-memory": config.engine.rollout_memory,
+        "engine.tensor-parallel": config.engine.tensor_parallel,
         "checkpoint-every": config.checkpoint_every,
         "critic.num-epochs": config.critic.num_epochs,
         "critic.num-minibatches": config.critic.num_minibatches,
@@ -120,6 +122,8 @@ def check(config: RunConfig) -> None:
             raise UserError(f"--{name} {value}: must be above 0")
     if config.sampling.top_p > 1:
         raise UserError(f"--sampling.top-p {config.sampling.top_p}: must lie in (0, 1]")
+    if config.rollout_lag < 0:
+        raise UserError(f"--rollout-lag {config.rollout_lag}: must be 0 or more")
     if config.samples_per_step % group:
         near = group * max(1, round(config.samples_per_step / group))
         raise UserError(

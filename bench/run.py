@@ -13,6 +13,7 @@ from bench.meter import Meter, Phase
 from bench.metrics import advantage_metrics, batch_metrics, critic_metrics, rollout_metrics
 from bench.ranks import ALONE, Ranks
 from bench.rollout import ProblemStream, Rollout, RolloutEngine, generate, generator, score
+from bench.sync import Snapshot, agree, hand_over
 from bench.train import LearningRates, annotate, update
 from bench.trainer import TrainEngine
 from bench.work import Work
@@ -42,6 +43,7 @@ class State:
     step: int = 0
     position: int = 0  # in the prompt stream
     counters: dict[str, float] = field(default_factory=dict[str, float])  # what is not counted has no key
+    past: list[Snapshot] = field(default_factory=list[Snapshot])  # weights yet to generate from, where rollouts lag
 
     def count(self, amounts: Mapping[str, float]) -> None:
         """Add to the counters."""
@@ -82,6 +84,7 @@ def train(parts: Parts, state: State) -> Iterator[Step]:
 
     Raises:
         DivergedError: a loss or gradient was not finite; the update was not applied.
+        EngineError: an engine's process has ended, or the sampler generates from other weights than it was given.
         NoSignalError: no group was kept.
     """
     budget = Budget.parse(parts.config.budget)
@@ -104,8 +107,10 @@ def one_step(parts: Parts, state: State, progress: float) -> Step:
     start = time.perf_counter()
     config, meter, algorithm, ranks = parts.config, parts.meter, state.algorithm, parts.ranks
     with meter.phase("sync"):
-        parts.rollout.load_weights(parts.trainer.weights())
+        hand_over(parts.rollout, parts.trainer, state.past, parts.problems, config, state.step)
     rollouts, kept = gather(parts, state)
+    with meter.phase("sync"):
+        parts.rollout.sleep()
 
     scores = scored(kept, config.sampling.budget)
     scores = replace(scores, rewards=algorithm.shape_rewards(scores))
@@ -120,6 +125,8 @@ def one_step(parts: Parts, state: State, progress: float) -> Step:
             config.engine.tokens_at_once,
             ranks,
         )
+    if parts.rollout.weights_bytes and not config.rollout_lag:
+        agree(batch.old_logprobs, batch.rollout_logprobs, batch.mask, config)
     with meter.phase("update"):
         targets = algorithm.targets(batch)
         updated, num_updates = update(

@@ -1,13 +1,15 @@
 """One run from settings to summary: drives the loop, records, evaluates, resumes."""
 
 import signal
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from types import FrameType
 from typing import Any, Self, cast
+
+from torch import Tensor
 
 from bench import checkpoint
 from bench.checkpoint import Best, best_folder
@@ -19,7 +21,7 @@ from bench.models import latest_checkpoint, load_model, named_weights
 from bench.ranks import ALONE, Ranks
 from bench.record import Recorder, read_json, write_json
 from bench.resolve import resolve
-from bench.rollout import Rollout
+from bench.rollout import EngineError, Rollout
 from bench.run import NoSignalError, State, at_start, train, used
 from bench.settings import Chosen, Tree, from_tree
 from bench.stability import indices
@@ -115,6 +117,9 @@ class Session:
                 status, message = "diverged", f"diverged in step {diverged_at}: {error}"
             except NoSignalError as error:
                 status, message = "no-signal", f"step {state.step + 1}: {error}"
+            except EngineError as error:
+                self.display.always(f"step {state.step + 1}: {error}{self._log_of(error)}; {self._how_to_go_on()}")
+                return 1
             except OSError as error:
                 self.display.always(f"cannot write: {error}; free some space, then run --resume {recorder.path}")
                 return 1
@@ -136,6 +141,17 @@ class Session:
             self.display.always(message)
         self.display.always(str(recorder.path))
         return EXIT_CODES[status]
+
+    def _log_of(self, error: EngineError) -> str:
+        """Keep what the engine's process wrote, if it has one, and say where."""
+        if not error.log:
+            return ""
+        path = self.recorder.path / "engine.log"
+        path.write_text(error.log)
+        return f"; what it wrote is in {path}"
+
+    def _how_to_go_on(self) -> str:
+        return f"go on from the last checkpoint: python -m bench run --resume {self.recorder.path}"
 
     def _loop(self, state: State, best: Best, interrupt: Interrupt) -> bool:
         """Returns whether it was interrupted."""
@@ -165,8 +181,9 @@ class Session:
                 self._validate(state, best)  # so that every curve reaches the end of its run
             if config.eval.checkpoint == "best":
                 kept = load_model(str(recorder.path / "checkpoint" / best_folder(best.step)))
-                self.loaded.rollout.load_weights(named_weights(cast("Any", kept).to(self.loaded.device)))
-            self._evaluate(state, "test")
+                self._evaluate(state, "test", named_weights(cast("Any", kept).to(self.loaded.device)))
+            else:
+                self._evaluate(state, "test")
         return stopped
 
     def _validate(self, state: State, best: Best) -> None:
@@ -178,14 +195,17 @@ class Session:
             self.loaded.trainer.save_model(self.recorder.path / "checkpoint" / best_folder(state.step))
             self.ranks.meet()
 
-    def _evaluate(self, state: State, split: Split) -> float:
+    def _evaluate(self, state: State, split: Split, weights: Iterator[tuple[str, Tensor]] | None = None) -> float:
+        """Judge the policy, or these weights."""
         config, loaded = self.config.eval, self.loaded
         if split not in loaded.data:
             return -1.0
         with loaded.meter.phase("evaluate"):
+            loaded.rollout.load_weights(weights or loaded.trainer.weights())
             problems = self.ranks.share(loaded.data[split])
             mine = list(judge(loaded.rollout, loaded.task, problems, config, self.config.sampling.budget))
             verdicts = self.ranks.collect(mine)
+            loaded.rollout.sleep()
         summary = summarise(verdicts, config.num_samples)
         place: Tree = {"step": state.step, "split": split, "task": loaded.chosen.task_name}
         self.recorder.write("evals", place | summary | state.counters | loaded.meter.take())

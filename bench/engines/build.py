@@ -1,30 +1,46 @@
 """The engines that the settings name. Each is imported when it is chosen, so that none is needed by the others."""
 
-import copy
 import importlib.util
 from typing import Any
 
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from bench.config import RunConfig, UserError
+from bench.config import EngineConfig, RunConfig, UserError
 from bench.ranks import Ranks
 from bench.rollout import RolloutEngine
 from bench.trainer import TrainEngine
 
 
 def rollout_engine(
-    config: RunConfig, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, location: str
+    engine: EngineConfig,
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    location: str,
+    *,
+    max_tokens: int,
+    own_weights: bool = False,
 ) -> RolloutEngine:
-    """What generates; `location` is where the model came from.
+    """What generates.
+
+    Args:
+        engine: names it, and says where it runs.
+        model: the policy as it is trained.
+        tokenizer: the policy's.
+        location: where the model came from.
+        max_tokens: longest prompt and completion together.
+        own_weights: it must be able to hold other weights than the model's.
 
     Raises:
-        UserError: its extra is not installed.
+        UserError: its extra is not installed, or it cannot load the model.
     """
+    if engine.rollout == "vllm":
+        require("vllm", "--rollout vllm", "vllm")
+        from bench.engines.vllm import VLLMRollout
+
+        return VLLMRollout(model, tokenizer, engine, location=location, max_tokens=max_tokens)
     from bench.engines.hf import HFRollout
 
-    if config.engine.train == "deepspeed" and config.engine.zero_stage == 3:
-        model = copy.deepcopy(model)  # the trained one is in shards
-    return HFRollout(model, tokenizer, config.engine)
+    return HFRollout(model, tokenizer, engine, own_weights=own_weights)
 
 
 def train_engine(
