@@ -77,6 +77,18 @@ class CriticConfig:
 
 
 @dataclass(frozen=True, kw_only=True)
+class LoraConfig:
+    """Low-rank adapters in place of every weight (arXiv:2106.09685). An adapter as --model brings its own settings."""
+
+    rank: int = 0
+    """Of the adapters; 0 trains every weight."""
+    alpha: float = 32.0
+    """The adapters' product is scaled by alpha / rank."""
+    targets: tuple[str, ...] = ()
+    """Names of the layers that get adapters, such as q_proj v_proj. None given: every linear one but the output's."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class EngineConfig:
     """Where and how the models run."""
 
@@ -155,6 +167,7 @@ class RunConfig:
     sampling: Sampling = field(default_factory=Sampling)
     optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
     critic: CriticConfig = field(default_factory=CriticConfig)
+    lora: LoraConfig = field(default_factory=LoraConfig)
     engine: EngineConfig = field(default_factory=EngineConfig)
     eval: EvalConfig = field(default_factory=EvalConfig)
     name: str | None = None

@@ -1,11 +1,13 @@
 """The parts of a run, loaded and checked. Nothing is written before they are all there."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, cast
 
 from bench.config import RunConfig, UserError
 from bench.console import Display, check_tracker
-from bench.engines.build import rollout_engine, train_engine
+from bench.engines.build import adapters, rollout_engine, train_engine
+from bench.lora import adapter_parameters
 from bench.meter import Meter
 from bench.models import load_model, load_tokenizer, locate, pick_device
 from bench.plugins import RewardedTask, imported
@@ -44,6 +46,7 @@ class Loaded:
         with self.meter.phase("load"):
             self.tokenizer = load_tokenizer(self.location)
             self.model = cast("Any", load_model(self.location)).to(self.device)
+            adapters(config, self.model)
             self.rollout = rollout_engine(config, self.model, self.tokenizer, self.location)
             self.trainer = train_engine(config, self.model, self.tokenizer)
         self.load_cost = self.meter.take()
@@ -75,6 +78,9 @@ class Loaded:
             say("model    our small embedded one (--model takes another); what it shows need not hold for a large one")
         size = sum(p.numel() for p in self.model.parameters())
         say(f"         {config.model}: {size / 1e6:.2f}M parameters, {config.engine.dtype} on {self.device}")
+        if config.lora.rank:
+            trained = sum(p.numel() for p in adapter_parameters(self.model))
+            say(f"         LoRA of rank {config.lora.rank}: {trained / 1e6:.2f}M of them are trained")
         say(f"hardware preset {config.preset}")
         for split, problems in self.data.items():
             facts = self._provenance_of(split)
@@ -161,6 +167,7 @@ class Loaded:
     def _shape(self) -> ModelShape | None:
         """Sizes to count work by; None for an architecture whose work is not counted."""
         try:
-            return ModelShape.from_config(self.model.config)
+            shape = ModelShape.from_config(self.model.config)
+            return replace(shape, adapters=sum(p.numel() for p in adapter_parameters(self.model)))
         except ValueError:
             return None

@@ -8,6 +8,7 @@ from typing import Any, cast
 import torch
 
 from bench.config import ASSETS, EMBEDDED, SOURCES, Budget, RunConfig, Sampling, UserError
+from bench.lora import settings_for
 from bench.presets import Preset, for_run
 from bench.settings import Chosen, Tree
 from tasks.core import Task
@@ -45,9 +46,11 @@ def resolve(chosen: Chosen) -> Chosen:
         critic=replace(
             config.critic, lr=config.critic.lr if config.critic.lr is not None else (1e-3 if ours else 1e-5)
         ),
+        lora=settings_for(config.model, config.lora),
         task=with_source(config, ours=ours),
     )
     check(config)
+    check_models(config)
     return replace(chosen, config=config)
 
 
@@ -57,11 +60,15 @@ def hardware_of(config: RunConfig) -> Preset:
     Raises:
         UserError: its devices are not here, or it is more than one device.
     """
-    cpu = config.engine.device == "cpu" or not torch.cuda.is_available()
     try:
-        return for_run(config.preset, cpu=cpu)
+        return for_run(config.preset, cpu=on_cpu(config))
     except ValueError as error:
         raise UserError(str(error)) from error
+
+
+def on_cpu(config: RunConfig) -> bool:
+    """Whether the models run without a GPU."""
+    return config.engine.device == "cpu" or not torch.cuda.is_available()
 
 
 def with_source(config: RunConfig, *, ours: bool) -> Task:
@@ -118,3 +125,18 @@ def check(config: RunConfig) -> None:
         raise UserError(f"{config.algo.num_minibatches} minibatches need as many samples: raise --samples-per-step")
     if config.eval.checkpoint == "best" and not config.eval.every:
         raise UserError("--eval.checkpoint best needs validation: give --eval.every N")
+
+
+def check_models(config: RunConfig) -> None:
+    """Refuse settings of the models that mean nothing here.
+
+    Raises:
+        UserError: says which, and what would do.
+    """
+    if config.lora.rank < 0:
+        raise UserError(f"--lora.rank {config.lora.rank}: must not be negative; 0 trains every weight")
+    if "reference" in config.engine.offload:
+        if on_cpu(config):
+            raise UserError("--offload reference needs a GPU: on a CPU the reference is in the host's memory already")
+        if config.lora.rank:
+            raise UserError("--offload reference: with adapters the reference is the policy's own base; leave it out")

@@ -15,7 +15,8 @@ from bench.config import Budget, UserError
 from bench.console import Display, profile, tracker
 from bench.evaluate import describe, judge, problem_rows, summarise
 from bench.loaded import Loaded, arm_name
-from bench.models import latest_checkpoint, load_model, named_weights
+from bench.lora import weights_for
+from bench.models import latest_checkpoint, load_model
 from bench.record import Recorder, read_json, write_json
 from bench.resolve import resolve
 from bench.rollout import Rollout
@@ -158,7 +159,8 @@ class Session:
         if not interrupt.asked:
             if config.eval.checkpoint == "best":
                 kept = load_model(str(recorder.path / "checkpoint" / best_folder(best.step)))
-                self.loaded.rollout.load_weights(named_weights(cast("Any", kept).to(self.loaded.device)))
+                kept = cast("Any", kept).to(self.loaded.device)
+                self.loaded.rollout.load_weights(weights_for(config.engine.rollout, kept))
             self._evaluate(state, "test")
 
     def _validate(self, state: State, best: Best) -> None:

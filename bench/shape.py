@@ -57,6 +57,8 @@ class ModelShape:
     """Latent attention: width of the compressed keys and values; 0 is grouped-query attention."""
     rope_dim: int = 0
     """Latent attention: the rotary part of a key, shared by all heads."""
+    adapters: int = 0
+    """Elements of the adapters that are trained in place of the weights; 0: the weights themselves are trained."""
 
     @classmethod
     def from_config(cls, config: Config) -> Self:

@@ -81,6 +81,7 @@ def annotate(
         for name, run in passes.items():
             part = run(padded).float().cpu()
             columns[name][rows, : part.shape[1]] = part
+    engine.park()
     shared: dict[str, Any] = {f.name: getattr(scores, f.name) for f in fields(scores)}
     return Batch(**shared, **columns, mask=mask, rollout_logprobs=rollout_logprobs)  # pyright: ignore[reportArgumentType]
 

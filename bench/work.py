@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -41,8 +41,9 @@ class Work:
         if self.shape is None:
             return {}
         prompts, completions = lengths(generated)
-        rollout = flops.prefill_flops(self.shape, prompts[:: algorithm.group_size])
-        rollout += flops.decode_flops(self.shape, prompts, completions)
+        sampler = self.shape if config.engine.rollout == "hf" else replace(self.shape, adapters=0)  # others merge them
+        rollout = flops.prefill_flops(sampler, prompts[:: algorithm.group_size])
+        rollout += flops.decode_flops(sampler, prompts, completions)
         policy, critic = (self._passes(kept, config, head) for head in (None, 1))
         passes = 2 if "ref_logprobs" in algorithm.needs else 1
         logprobs, update = passes * policy.forward, algorithm.num_epochs * policy_updated * policy.both
@@ -77,7 +78,7 @@ class Work:
     def memory(self, parts: "Parts", measured: dict[str, float]) -> dict[str, Any]:
         """`memory/<role>_gib` from storages, their sum, and what of the update's peak they do not explain."""
         roles = parts.trainer.memory() | {"kv_cache": parts.rollout.cache_bytes}
-        held = sum(roles.values()) / GIB
+        held = sum(size for role, size in roles.items() if not role.endswith("_host")) / GIB
         row: dict[str, Any] = {f"memory/{role}_gib": size / GIB for role, size in roles.items()}
         row["memory/roles_gib"] = held
         if "memory/peak_gib/update" in measured:

@@ -1,13 +1,27 @@
 """The engines that the settings name. Each is imported when it is chosen, so that none is needed by the others."""
 
-import importlib.util
 from typing import Any
 
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from bench.config import RunConfig, UserError
+from bench.lora import is_adapted, prepare
+from bench.models import require
 from bench.rollout import RolloutEngine
 from bench.trainer import TrainEngine
+
+
+def adapters(config: RunConfig, model: PreTrainedModel) -> None:
+    """Give the model adapters, where the settings want them.
+
+    Raises:
+        UserError: peft is not installed, a wanted layer is not there, or the hub's adapter is to be trained.
+    """
+    if is_adapted(model) and not config.lora.rank:
+        raise UserError(f"--model {config.model} is an adapter: download it and give its folder")
+    if config.lora.rank:
+        require("peft", "--lora.rank", "lora")
+        prepare(model, config.lora, config.engine.dtype, config.seed)
 
 
 def rollout_engine(
@@ -39,13 +53,3 @@ def train_engine(config: RunConfig, model: PreTrainedModel, tokenizer: PreTraine
     from bench.engines.torch_train import TorchEngine
 
     return TorchEngine(model, tokenizer, **settings)
-
-
-def require(package: str, flag: str, extra: str) -> None:
-    """Refuse a setting whose package is absent.
-
-    Raises:
-        UserError: with the command that installs it.
-    """
-    if importlib.util.find_spec(package) is None:
-        raise UserError(f'{flag} needs {package}: pip install "ppo-vs-grpo-bench[{extra}]"')
