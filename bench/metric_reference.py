@@ -82,8 +82,9 @@ METRICS = _table(
     perf/mfu | share | step | Counted operations over the step's time and the machine's peak (measured, in provenance.json).
     perf/mfu/* | share | step | The same of one phase.
     memory/policy_gib | GiB | step | Weights and buffers, from storages.
-    memory/reference_gib | GiB | step | Weights and buffers of the frozen reference.
-    memory/critic_gib | GiB | step | Weights and buffers of the critic.
+    memory/reference_gib | GiB | step | Weights and buffers of the frozen reference. Absent where it is the policy without its adapters.
+    memory/reference_host_gib | GiB | step | The same of a reference that is off-loaded: in the host's memory, no part of roles_gib.
+    memory/critic_gib | GiB | step | Weights and buffers of the critic, less what it shares with the policy.
     memory/gradients_gib | GiB | step | The larger of the policy's and the critic's, which never exist at once.
     memory/optimizer_gib | GiB | step | States of every optimizer.
     memory/activations_gib | GiB | step | What autograd keeps for the backward pass of the largest micro-batch, weights apart.

@@ -171,6 +171,7 @@ def jobs(config: Tree, provenance: Tree, steps: Steps, method: Method) -> tuple[
             train_engine="torch",
             rollout_engine="hf",
             dtype=engine["dtype"],
+            lora_rank=config.get("lora", {}).get("rank", 0),
             gradient_checkpointing=engine["gradient_checkpointing"],
             micro_batch_tokens=engine["micro_batch_tokens"],
             rollout_batch_size=engine["rollout_batch_size"],
