@@ -89,6 +89,22 @@ class LoraConfig:
 
 
 @dataclass(frozen=True, kw_only=True)
+class RewardModelConfig:
+    """A learned reward: weight * (score - mean) / std + rules_weight * the task's own. `correct` stays the task's."""
+
+    path: str | None = None
+    """A sequence classifier with one label, a folder or a hub id; `--reward-model` for short. None: no model."""
+    weight: float = 1.0
+    """Of the model's score."""
+    rules_weight: float = 0.0
+    """Of the task's reward, beside a model; without one the task's reward is all there is."""
+    mean: float = 0.0
+    """Subtracted from a score: what the model gives on average, measured beforehand."""
+    std: float = 1.0
+    """Divides it: the spread of the model's scores, measured beforehand."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class EngineConfig:
     """Where and how the models run."""
 
@@ -154,6 +170,7 @@ class RunConfig:
     """Completions of one step, equal for every algorithm compared."""
     reward: str | None = None
     """`pkg.mod:function` of (problem, completion) that replaces the task's reward; what is correct stays the task's."""
+    reward_model: RewardModelConfig = field(default_factory=RewardModelConfig)
     data: Path | None = None
     """A file, or a folder of train.jsonl and test.jsonl, in the data set's official format."""
     source: Literal["auto", "procedural", "path", "hub"] = "auto"

@@ -6,7 +6,7 @@ from typing import Any, cast
 
 from bench.config import RunConfig, UserError
 from bench.console import Display, check_tracker
-from bench.engines.build import adapters, rollout_engine, train_engine
+from bench.engines.build import adapters, reward_engine, rollout_engine, train_engine
 from bench.lora import adapter_parameters
 from bench.meter import Meter
 from bench.models import load_model, load_tokenizer, locate, pick_device
@@ -49,6 +49,7 @@ class Loaded:
             adapters(config, self.model)
             self.rollout = rollout_engine(config, self.model, self.tokenizer, self.location)
             self.trainer = train_engine(config, self.model, self.tokenizer)
+            self.reward = reward_engine(config, self.device)
         self.load_cost = self.meter.take()
         self.trainer.clock.running = config.profile
         self.work = Work(self._shape(), measured_peak(self.device, config.engine.dtype))
@@ -69,6 +70,7 @@ class Loaded:
             trainer=self.trainer,
             meter=self.meter,
             work=self.work,
+            reward=self.reward,
         )
 
     def announce(self, display: Display) -> None:
@@ -91,6 +93,7 @@ class Loaded:
             say(f"         {self.num_dropped} problems dropped: prompts over {config.max_prompt_tokens} tokens")
         algo = config.algo
         models = [role for role in self.trainer.memory() if role in ("policy", "critic", "reference")]
+        models += ["reward_model"] if self.reward is not None else []
         say(
             f"method   {self.chosen.algo_name}: {config.samples_per_step // algo.group_size} prompts x "
             f"{algo.group_size} a step, {algo.num_epochs * algo.num_minibatches} updates, lr {config.optimizer.lr:g}; "

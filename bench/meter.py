@@ -11,7 +11,7 @@ import psutil
 import torch
 from torch import Tensor
 
-Phase = Literal["load", "rollout", "score", "logprobs", "update", "sync", "evaluate"]
+Phase = Literal["load", "rollout", "score", "reward_model", "logprobs", "update", "sync", "evaluate"]
 GIB = 2**30
 
 

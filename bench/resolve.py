@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import torch
 
-from bench.config import ASSETS, EMBEDDED, SOURCES, Budget, RunConfig, Sampling, UserError
+from bench.config import ASSETS, EMBEDDED, SOURCES, Budget, RewardModelConfig, RunConfig, Sampling, UserError
 from bench.lora import settings_for
 from bench.presets import Preset, for_run
 from bench.settings import Chosen, Tree
@@ -135,6 +135,11 @@ def check_models(config: RunConfig) -> None:
     """
     if config.lora.rank < 0:
         raise UserError(f"--lora.rank {config.lora.rank}: must not be negative; 0 trains every weight")
+    learned = config.reward_model
+    if learned.path is None and learned != RewardModelConfig():
+        raise UserError("--reward-model.* weighs a learned reward: give --reward-model PATH")
+    if learned.std <= 0:
+        raise UserError(f"--reward-model.std {learned.std}: must be above 0")
     if "reference" in config.engine.offload:
         if on_cpu(config):
             raise UserError("--offload reference needs a GPU: on a CPU the reference is in the host's memory already")

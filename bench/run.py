@@ -11,13 +11,14 @@ from bench.batch import pad_columns, scored, sequences
 from bench.config import Budget, RunConfig
 from bench.meter import Meter, Phase
 from bench.metrics import advantage_metrics, batch_metrics, critic_metrics, rollout_metrics
+from bench.reward import RewardEngine, rewarded
 from bench.rollout import ProblemStream, Rollout, RolloutEngine, generate, generator, score
 from bench.train import LearningRates, annotate, update
 from bench.trainer import TrainEngine
 from bench.work import Work
 from tasks.core import Problem, Task
 
-PHASES: tuple[Phase, ...] = ("sync", "rollout", "score", "logprobs", "update")
+PHASES: tuple[Phase, ...] = ("sync", "rollout", "score", "reward_model", "logprobs", "update")
 
 
 class NoSignalError(Exception):
@@ -50,6 +51,7 @@ class Parts:
     trainer: TrainEngine
     meter: Meter
     work: Work
+    reward: RewardEngine | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -121,10 +123,10 @@ def one_step(parts: Parts, state: State, progress: float) -> Step:
     row: dict[str, Any] = {"step": state.step}
     row |= rollout_metrics(rollouts, algorithm.group_size) | batch_metrics(batch, kept)
     row |= advantage_metrics(batch, targets) | critic_metrics(batch, targets)
-    work = parts.work.step(rollouts, kept, algorithm, config, policy_updated=num_updates > 0)
+    work = parts.work.step(rollouts, kept, algorithm, config, parts.reward, policy_updated=num_updates > 0)
     measured = meter.take() | parts.trainer.clock.take()
     measured["time/step_s"] = time.perf_counter() - start
-    measured["time/other_s"] = measured["time/step_s"] - sum(measured[f"time/{phase}_s"] for phase in PHASES)
+    measured["time/other_s"] = measured["time/step_s"] - sum(measured.get(f"time/{phase}_s", 0.0) for phase in PHASES)
     generated, trained = (sum(len(r.completion.token_ids) for r in part) for part in (rollouts, kept))
     state.count(
         {
@@ -160,6 +162,9 @@ def gather(parts: Parts, state: State) -> tuple[list[Rollout], list[Rollout]]:
             sampled = generate(parts.rollout, stream.take(num_prompts), algorithm.group_size, config.sampling, seed)
         with parts.meter.phase("score"):
             rollouts = score(parts.task, sampled)
+        if parts.reward is not None:
+            with parts.meter.phase("reward_model"):
+                rollouts = rewarded(rollouts, parts.reward, config.reward_model)
         keep = algorithm.keep_group(scored(rollouts, config.sampling.budget)).tolist()
         everything += rollouts
         kept += [r for r, wanted in zip(rollouts, keep, strict=True) if wanted]

@@ -195,6 +195,8 @@ class Session:
                 "finish_reason": r.completion.finish_reason,
                 "reference": r.problem.reference,
                 "reward": r.score.reward,
+                "rules_reward": r.rules_reward,
+                "model_reward": r.model_reward,
                 "correct": r.score.correct,
                 "answer": r.score.answer,
                 "error": r.score.error,

@@ -25,7 +25,12 @@ from bench.record import plain
 from tasks.core import Task
 
 Tree = dict[str, Any]
-SHORT = {"--engine": "--engine.train", "--rollout": "--engine.rollout", "--offload": "--engine.offload"}
+SHORT = {
+    "--engine": "--engine.train",
+    "--rollout": "--engine.rollout",
+    "--offload": "--engine.offload",
+    "--reward-model": "--reward-model.path",
+}
 BOX = re.compile(r"[╭╮╰╯│─]+|-{3,}|^\s*[|+]|[|+]\s*$")  # drawn in ASCII where the terminal knows no more
 
 

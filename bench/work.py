@@ -11,6 +11,7 @@ from algorithms.core import Algorithm
 from bench import flops
 from bench.config import RunConfig
 from bench.meter import GIB, Phase
+from bench.reward import RewardEngine
 from bench.rollout import Rollout
 from bench.shape import ModelShape
 
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 class Work:
     """Counts one model's work against one machine's peak rate (operations a second).
 
-    `shape` is None for an architecture whose work is not counted; its figures are then absent.
+    `shape` is None for an architecture whose work is not counted. Where any model's is not, all figures are absent.
     """
 
     def __init__(self, shape: ModelShape | None, peak_per_s: float) -> None:
@@ -34,11 +35,13 @@ class Work:
         kept: Sequence[Rollout],
         algorithm: Algorithm,
         config: RunConfig,
+        reward: RewardEngine | None,
         *,
         policy_updated: bool,
     ) -> dict[Phase, int]:
-        """Operations of one step by phase: rollouts that were thrown away, reference and critic included."""
-        if self.shape is None:
+        """Operations of one step by phase: rollouts that were thrown away, and every model included."""
+        rewarding = 0 if reward is None else reward.take_work()
+        if self.shape is None or rewarding is None:
             return {}
         prompts, completions = lengths(generated)
         sampler = self.shape if config.engine.rollout == "hf" else replace(self.shape, adapters=0)  # others merge them
@@ -50,7 +53,10 @@ class Work:
         if "values" in algorithm.needs:
             logprobs += critic.forward
             update += config.critic.num_epochs * critic.both
-        return {"rollout": rollout, "logprobs": logprobs, "update": update}
+        work: dict[Phase, int] = {"rollout": rollout, "logprobs": logprobs, "update": update}
+        if reward is not None:
+            work["reward_model"] = rewarding
+        return work
 
     def _passes(self, kept: Sequence[Rollout], config: RunConfig, head: int | None) -> "Passes":
         assert self.shape is not None
@@ -78,6 +84,8 @@ class Work:
     def memory(self, parts: "Parts", measured: dict[str, float]) -> dict[str, Any]:
         """`memory/<role>_gib` from storages, their sum, and what of the update's peak they do not explain."""
         roles = parts.trainer.memory() | {"kv_cache": parts.rollout.cache_bytes}
+        if parts.reward is not None:
+            roles["reward_model"] = parts.reward.memory()
         held = sum(size for role, size in roles.items() if not role.endswith("_host")) / GIB
         row: dict[str, Any] = {f"memory/{role}_gib": size / GIB for role, size in roles.items()}
         row["memory/roles_gib"] = held

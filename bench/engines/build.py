@@ -1,12 +1,15 @@
 """The engines that the settings name. Each is imported when it is chosen, so that none is needed by the others."""
 
+from pathlib import Path
 from typing import Any
 
+import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from bench.config import RunConfig, UserError
 from bench.lora import is_adapted, prepare
 from bench.models import require
+from bench.reward import RewardEngine
 from bench.rollout import RolloutEngine
 from bench.trainer import TrainEngine
 
@@ -53,3 +56,18 @@ def train_engine(config: RunConfig, model: PreTrainedModel, tokenizer: PreTraine
     from bench.engines.torch_train import TorchEngine
 
     return TorchEngine(model, tokenizer, **settings)
+
+
+def reward_engine(config: RunConfig, device: torch.device) -> RewardEngine | None:
+    """The learned reward, where one is wanted.
+
+    Raises:
+        UserError: it cannot be loaded, or it is no classifier with one label.
+    """
+    if config.reward_model.path is None:
+        return None
+    from bench.engines.reward import ClassifierReward
+
+    path = Path(config.reward_model.path).expanduser()
+    location = str(path) if path.is_dir() else config.reward_model.path
+    return ClassifierReward(location, device, config.engine.dtype, config.engine.tokens_at_once)

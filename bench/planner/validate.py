@@ -167,6 +167,7 @@ def jobs(config: Tree, provenance: Tree, steps: Steps, method: Method) -> tuple[
             samples_per_step=config["samples_per_step"],
         ),
         preset=preset,
+        reward_shape=resolve(learned) if (learned := config.get("reward_model", {}).get("path")) else None,
         setting=Setting(
             train_engine="torch",
             rollout_engine="hf",
