@@ -60,6 +60,12 @@ def base_of(folder: Path) -> str:
     return json.loads((folder / ADAPTER_FILE).read_text())["base_model_name_or_path"]
 
 
+def weights_at(location: str) -> str:
+    """Where the whole weights are: an adapter's base model's place, or the location itself."""
+    folder = adapter_folder(location)
+    return location if folder is None else base_of(folder)
+
+
 def prepare(model: "PreTrainedModel", lora: LoraConfig, dtype: str | None, seed: int) -> None:
     """Freeze the model and train adapters: those that it came with, or new ones, which change nothing yet.
 
@@ -165,10 +171,3 @@ def merged_weights(model: nn.Module) -> Iterator[tuple[str, Tensor]]:
         owner, _, part = name.partition(".base_layer.")
         change = layers[owner].get_delta_weight(TRAINED) if part == "weight" else 0
         yield f"{owner}.{part}" if part else name, parameter.detach() + change
-
-
-def weights_for(rollout: str, model: nn.Module) -> Iterator[tuple[str, Tensor]]:
-    """What a sampler loads: `hf` generates from the trained modules, adapters and all; others take them merged."""
-    if rollout == "hf":
-        return ((name, parameter.detach()) for name, parameter in model.named_parameters())
-    return merged_weights(model)

@@ -43,9 +43,10 @@ METRICS = _table(
     verifier/timeout_frac | share | completion | The verdict took longer than its limit and counts as wrong.
     verifier/error_frac | share | completion | No verdict by rule, for any reason (unread and timed out included).
     verifier/rule/* | share | completion | Verdicts reached by this rule of docs/verifier.md.
-    rollout/mismatch_kl | nats | token | k3 estimate of KL(sampler, trainer) at equal weights, over the full vocabulary.
+    rollout/mismatch_kl | nats | token | k3 estimate of KL(sampler, trainer before the update), over the full vocabulary: arithmetic at equal weights, and staleness under --rollout-lag.
     rollout/mismatch_max | nats | step | Largest difference between the two log-probs of a token.
-    rollout/prob_error_mean | probability | token | Mean difference between the two probabilities of a token.
+    rollout/prob_error_mean | probability | token | Token probability error: mean absolute difference between the two probabilities of a sampled token.
+    rollout/prob_error_max | probability | step | The largest such difference.
     rollout/truncation_gap_mean | nats | token | Log-prob after top-p and top-k less that over the full vocabulary; 0 without them.
     actor/loss | loss | update | What was minimised. Near 0 on-policy by construction: no measure of progress.
     actor/pg_loss | loss | token | Its policy-gradient term.
@@ -93,6 +94,7 @@ METRICS = _table(
     memory/gradients_gib | GiB | step | The larger of the policy's and the critic's, which never exist at once.
     memory/optimizer_gib | GiB | step | States of every optimizer.
     memory/activations_gib | GiB | step | What autograd keeps for the backward pass of the largest micro-batch, weights apart.
+    memory/rollout_weights_gib | GiB | run | The sampler's own copy of the policy; absent where it generates from the modules being trained.
     memory/kv_cache_gib | GiB | run | The largest key-value cache so far.
     memory/roles_gib | GiB | step | Sum of the roles above.
     memory/unexplained_gib | GiB | step | The update's peak less the roles that exist in it: libraries, data, allocator, temporaries.

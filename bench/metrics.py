@@ -65,12 +65,12 @@ def reward_parts(rollouts: Sequence[Rollout]) -> Row:
 def batch_metrics(batch: Batch, kept: Sequence[Rollout]) -> Row:
     """Of what is trained on: how far the sampler is from the trainer, and how much top-p and top-k cut."""
     difference = batch.old_logprobs - batch.rollout_logprobs
+    error = (batch.old_logprobs.exp() - batch.rollout_logprobs.exp()).abs()
     row: Row = {
         "rollout/mismatch_kl": token_mean(ops.kl(batch.rollout_logprobs, batch.old_logprobs, "k3"), batch.mask),
         "rollout/mismatch_max": float(difference.abs().max()),
-        "rollout/prob_error_mean": token_mean(
-            (batch.old_logprobs.exp() - batch.rollout_logprobs.exp()).abs(), batch.mask
-        ),
+        "rollout/prob_error_mean": token_mean(error, batch.mask),
+        "rollout/prob_error_max": float(error[batch.mask].max()),
     }
     cut = [a - b for r in kept for a, b in zip(r.completion.sampling_logprobs, r.completion.logprobs, strict=True)]
     row["rollout/truncation_gap_mean"] = sum(cut) / len(cut)

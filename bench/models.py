@@ -7,11 +7,12 @@ import subprocess
 import sys
 import tempfile
 import zipfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, cast
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 
 from bench import lora
@@ -127,6 +128,16 @@ def eos_ids(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> list[
     return sorted(ids)
 
 
+def encode(tokenizer: PreTrainedTokenizerBase, prompt: str) -> list[int]:
+    """Token ids of a user message in the chat template (of the bare text where the tokenizer has none)."""
+    if tokenizer.chat_template is None:
+        return tokenizer(prompt)["input_ids"]  # type: ignore[return-value]
+    message = [{"role": "user", "content": prompt}]
+    return tokenizer.apply_chat_template(  # type: ignore[return-value]
+        message, add_generation_prompt=True, tokenize=True, return_dict=False
+    )
+
+
 def autocast(device: torch.device, dtype: str | None) -> contextlib.AbstractContextManager[Any]:
     """Forward passes in `dtype` over float32 weights."""
     return torch.autocast(device.type, dtype=torch.bfloat16, enabled=dtype == "bfloat16")
@@ -151,6 +162,17 @@ def require(package: str, flag: str, extra: str) -> None:
     """
     if importlib.util.find_spec(package) is None:
         raise UserError(f'{flag} needs {package}: pip install "ppo-vs-grpo-bench[{extra}]"')
+
+
+def named_weights(model: nn.Module) -> Iterator[tuple[str, Tensor]]:
+    """Detached parameters by name; tied ones once."""
+    for name, parameter in model.named_parameters():
+        yield name, parameter.detach()
+
+
+def weights_for(rollout: str, model: nn.Module) -> Iterator[tuple[str, Tensor]]:
+    """What a sampler loads: `hf` has the trained modules' own layers, adapters and all; others take them merged."""
+    return named_weights(model) if rollout == "hf" else lora.merged_weights(model)
 
 
 def _from_pretrained(cls: Any, location: str, **kwargs: Any) -> object:  # noqa: ANN401

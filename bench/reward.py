@@ -8,12 +8,15 @@ from torch import Tensor
 
 from bench.config import RewardModelConfig
 from bench.rollout import Rollout
+from bench.shape import ModelShape
 
 Conversation = tuple[str, str]  # the user's message, the completion
 
 
 class RewardEngine(Protocol):
     """Whatever scores texts by a learned model."""
+
+    shape: ModelShape | None  # to count work by; None for an architecture whose work is not counted
 
     def score(self, conversations: Sequence[Conversation]) -> Tensor:
         """(B,) on the CPU, as the model gives them; each depends on its own text only."""
@@ -23,8 +26,8 @@ class RewardEngine(Protocol):
         """Bytes of weights and buffers."""
         ...
 
-    def take_work(self) -> int | None:
-        """Operations since the last call; None for an architecture whose work is not counted."""
+    def take_lengths(self) -> list[int]:
+        """Tokens of each text that was scored since the last call."""
         ...
 
 

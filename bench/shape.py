@@ -212,3 +212,11 @@ def _latent(c: dict[str, Any]) -> dict[str, int]:
         "kv_rank": int(c["kv_lora_rank"]),
         "rope_dim": int(c["qk_rope_head_dim"]),
     }
+
+
+def countable(config: Config) -> ModelShape | None:
+    """Sizes to count work by; None for an architecture whose work is not counted."""
+    try:
+        return ModelShape.from_config(config)
+    except ValueError:
+        return None

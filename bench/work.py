@@ -1,7 +1,7 @@
 """What a step cost: counted operations, rates, and bytes by role."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +11,7 @@ from algorithms.core import Algorithm
 from bench import flops
 from bench.config import RunConfig
 from bench.meter import GIB, Phase
+from bench.ranks import Ranks
 from bench.reward import RewardEngine
 from bench.rollout import Rollout
 from bench.shape import ModelShape
@@ -35,13 +36,15 @@ class Work:
         kept: Sequence[Rollout],
         algorithm: Algorithm,
         config: RunConfig,
-        reward: RewardEngine | None,
+        scoring: Mapping[Phase, int],
         *,
         policy_updated: bool,
     ) -> dict[Phase, int]:
-        """Operations of one step by phase: rollouts that were thrown away, and every model included."""
-        rewarding = 0 if reward is None else reward.take_work()
-        if self.shape is None or rewarding is None:
+        """Operations of one step by phase: rollouts that were thrown away, and every model included.
+
+        `scoring` is what `scoring_work` counted.
+        """
+        if self.shape is None:
             return {}
         prompts, completions = lengths(generated)
         sampler = self.shape if config.engine.rollout == "hf" else replace(self.shape, adapters=0)  # others merge them
@@ -53,10 +56,7 @@ class Work:
         if "values" in algorithm.needs:
             logprobs += critic.forward
             update += config.critic.num_epochs * critic.both
-        work: dict[Phase, int] = {"rollout": rollout, "logprobs": logprobs, "update": update}
-        if reward is not None:
-            work["reward_model"] = rewarding
-        return work
+        return {"rollout": rollout, "logprobs": logprobs, "update": update, **scoring}
 
     def _passes(self, kept: Sequence[Rollout], config: RunConfig, head: int | None) -> "Passes":
         assert self.shape is not None
@@ -83,9 +83,12 @@ class Work:
 
     def memory(self, parts: "Parts", measured: dict[str, float]) -> dict[str, Any]:
         """`memory/<role>_gib` from storages, their sum, and what of the update's peak they do not explain."""
-        roles = parts.trainer.memory() | {"kv_cache": parts.rollout.cache_bytes}
+        held_here = parts.trainer.memory() | {"kv_cache": parts.rollout.cache_bytes}
+        if parts.rollout.weights_bytes:
+            held_here["rollout_weights"] = parts.rollout.weights_bytes
         if parts.reward is not None:
-            roles["reward_model"] = parts.reward.memory()
+            held_here["reward_model"] = parts.reward.memory()
+        roles = parts.ranks.largest(held_here)
         held = sum(size for role, size in roles.items() if not role.endswith("_host")) / GIB
         row: dict[str, Any] = {f"memory/{role}_gib": size / GIB for role, size in roles.items()}
         row["memory/roles_gib"] = held
@@ -101,6 +104,15 @@ class Passes:
 
     forward: int
     both: int  # forward and backward
+
+
+def scoring_work(engine: RewardEngine | None, ranks: Ranks) -> dict[Phase, int]:
+    """Operations of a step's scores by a learned reward, over all ranks; its one output is not counted."""
+    if engine is None or engine.shape is None:
+        return {}
+    mine = engine.take_lengths()
+    work = flops.layer_flops(engine.shape, sum(mine), sum(n * n for n in mine))
+    return {"reward_model": int(ranks.sum({"work": work})["work"])}
 
 
 def lengths(rollouts: Sequence[Rollout]) -> tuple[list[int], list[int]]:

@@ -6,9 +6,10 @@ from typing import Any
 import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from bench.config import RunConfig, UserError
-from bench.lora import is_adapted, prepare
+from bench.config import EngineConfig, RunConfig, UserError
+from bench.lora import is_adapted, prepare, weights_at
 from bench.models import require
+from bench.ranks import Ranks
 from bench.reward import RewardEngine
 from bench.rollout import RolloutEngine
 from bench.trainer import TrainEngine
@@ -28,19 +29,40 @@ def adapters(config: RunConfig, model: PreTrainedModel) -> None:
 
 
 def rollout_engine(
-    config: RunConfig, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, location: str
+    engine: EngineConfig,
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    location: str,
+    *,
+    max_tokens: int,
+    own_weights: bool = False,
 ) -> RolloutEngine:
-    """What generates; `location` is where the model came from.
+    """What generates.
+
+    Args:
+        engine: names it, and says where it runs.
+        model: the policy as it is trained.
+        tokenizer: the policy's.
+        location: where the model came from.
+        max_tokens: longest prompt and completion together.
+        own_weights: it must be able to hold other weights than the model's.
 
     Raises:
-        UserError: its extra is not installed.
+        UserError: its extra is not installed, or it cannot load the model.
     """
+    if engine.rollout == "vllm":
+        require("vllm", "--rollout vllm", "vllm")
+        from bench.engines.vllm import VLLMRollout
+
+        return VLLMRollout(model, tokenizer, engine, location=weights_at(location), max_tokens=max_tokens)
     from bench.engines.hf import HFRollout
 
-    return HFRollout(model, tokenizer, config.engine)
+    return HFRollout(model, tokenizer, engine, own_weights=own_weights)
 
 
-def train_engine(config: RunConfig, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> TrainEngine:
+def train_engine(
+    config: RunConfig, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, ranks: Ranks
+) -> TrainEngine:
     """What trains.
 
     Raises:
@@ -53,6 +75,11 @@ def train_engine(config: RunConfig, model: PreTrainedModel, tokenizer: PreTraine
         "optimizer": config.optimizer,
         "critic": config.critic,
     }
+    if config.engine.train == "deepspeed":
+        require("deepspeed", "--engine deepspeed", "deepspeed")
+        from bench.engines.deepspeed_train import DeepSpeedEngine
+
+        return DeepSpeedEngine(model, tokenizer, ranks=ranks, **settings)
     from bench.engines.torch_train import TorchEngine
 
     return TorchEngine(model, tokenizer, **settings)

@@ -15,11 +15,10 @@ from transformers import (
 
 from bench.config import UserError
 from bench.engines.reference import tensors_of
-from bench.flops import layer_flops
 from bench.meter import storage_bytes
 from bench.models import autocast, drop_dropout
 from bench.reward import Conversation
-from bench.shape import ModelShape
+from bench.shape import countable
 
 
 class ClassifierReward:
@@ -38,6 +37,7 @@ class ClassifierReward:
         self.model, self.tokenizer = load_classifier(location)
         cast("Any", self.model).to(device)
         self.pad = padding(self.model, self.tokenizer)
+        self.shape = countable(self.model.config)
         self._lengths: list[int] = []
 
     def encode(self, conversation: Conversation) -> list[int]:
@@ -82,14 +82,10 @@ class ClassifierReward:
         """Bytes of weights and buffers."""
         return storage_bytes(tensors_of(self.model))
 
-    def take_work(self) -> int | None:
-        """Operations of the forward passes since the last call; its one output is not counted."""
+    def take_lengths(self) -> list[int]:
+        """Tokens of each text that was scored since the last call."""
         lengths, self._lengths = self._lengths, []
-        try:
-            shape = ModelShape.from_config(self.model.config)
-        except ValueError:
-            return None
-        return layer_flops(shape, sum(lengths), sum(n * n for n in lengths))
+        return lengths
 
 
 def encode(tokenizer: PreTrainedTokenizerBase, prompt: str, completion: str) -> list[int]:

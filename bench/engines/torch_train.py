@@ -13,6 +13,7 @@ from bench import lora
 from bench.config import CriticConfig, EngineConfig, OptimizerConfig
 from bench.engines.passes import Passes
 from bench.meter import storage_bytes
+from bench.models import weights_for
 from bench.trainer import Role
 
 
@@ -75,18 +76,21 @@ class TorchEngine(Passes):
 
     def weights(self) -> Iterator[tuple[str, Tensor]]:
         """The policy's, by name, as the rollout engine takes them."""
-        return lora.weights_for(self.engine.rollout, self.policy)
+        return weights_for(self.engine.rollout, self.policy)
 
-    def state(self) -> dict[str, Any]:
+    def save_state(self, folder: Path) -> None:
         """Policy and critic without what is frozen, both optimizers and, where there is one, the reference."""
-        return {
+        folder.mkdir()
+        state = {
             "modules": {role: learnt(module) for role, module in self.modules.items()},
             "optimizers": {role: optimizer.state_dict() for role, optimizer in self.optimizers.items()},
             "reference": self.reference.state() if self.reference is not None else None,
         }
+        torch.save(state, folder / "engine.pt")
 
-    def load_state(self, state: dict[str, Any]) -> None:
-        """Exactly what `state` gave."""
+    def load_state(self, folder: Path) -> None:
+        """Exactly what `save_state` wrote."""
+        state: dict[str, Any] = torch.load(folder / "engine.pt", map_location=self.device, weights_only=True)
         for role, module in self.modules.items():
             module.load_state_dict(module.state_dict() | state["modules"][role])
             self.optimizers[role].load_state_dict(state["optimizers"][role])

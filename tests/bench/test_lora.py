@@ -17,7 +17,7 @@ from bench.config import LoraConfig, UserError
 from bench.engines.modules import token_logprobs
 from bench.engines.reference import AdaptersOff, FrozenAdapter, OffloadedCopy
 from bench.engines.torch_train import TorchEngine
-from bench.models import load_model
+from bench.models import load_model, weights_for
 from bench.shape import ModelShape
 from tests.bench.support import engine, ragged, tiny_gpt2, tiny_llama
 from tests.bench.test_run import SMALL, rows, run
@@ -76,7 +76,7 @@ def test_merged_weights_have_the_bases_names_and_the_adapters_logprobs(tied: boo
     plain = tiny_llama(tied=tied)
     trainer = adapted(copy.deepcopy(plain), *targets)
     learn(trainer)
-    merged = dict(lora.weights_for("vllm", trainer.policy))
+    merged = dict(weights_for("vllm", trainer.policy))
     assert list(merged) == [name for name, _ in plain.named_parameters()]
     with torch.no_grad():
         for name, parameter in plain.named_parameters():
@@ -161,11 +161,11 @@ def test_state_holds_what_was_learnt_and_nothing_frozen(tmp_path: Path) -> None:
     needs = ("ref_logprobs", "values")
     trainer = adapted(load_model(str(folder)), needs=needs)
     learn(trainer)
-    torch.save(trainer.state(), tmp_path / "state.pt")
-    state = torch.load(tmp_path / "state.pt", weights_only=True)
+    trainer.save_state(tmp_path / "state")
+    state = torch.load(tmp_path / "state" / "engine.pt", weights_only=True)
     assert sum(v.numel() for v in state["modules"]["policy"].values()) == ADAPTER
     fresh = adapted(load_model(str(folder)), needs=needs)
-    fresh.load_state(state)
+    fresh.load_state(tmp_path / "state")
     for passes in ("logprobs", "ref_logprobs", "values"):
         assert torch.equal(getattr(fresh, passes)(PADDED), getattr(trainer, passes)(PADDED))
     learn(fresh)

@@ -26,9 +26,11 @@ from bench.pipeline.reward_model import (
     pairs_of,
     train_reward_model,
 )
+from bench.ranks import ALONE
 from bench.reward import Conversation, rewarded
 from bench.rollout import generate, score
 from bench.shape import ModelShape
+from bench.work import scoring_work
 from tasks import TASKS
 from tests.bench.support import rollout
 from tests.bench.test_run import SMALL, rows, run
@@ -39,6 +41,8 @@ TALKS: list[Conversation] = [("What is 1 + 2?", "It is 3."), ("Why?", "Because i
 
 class Fixed:
     """Scores from a list."""
+
+    shape = None
 
     def __init__(self, scores: Sequence[float]) -> None:
         self.scores = torch.tensor(scores)
@@ -51,8 +55,8 @@ class Fixed:
     def memory(self) -> int:
         return 0
 
-    def take_work(self) -> int | None:
-        return 0
+    def take_lengths(self) -> list[int]:
+        return []
 
 
 def classifier(folder: Path, *, pad: int | None = 0, labels: int = 1, seed: int = 0) -> str:
@@ -147,8 +151,9 @@ def test_memory_and_work_are_counted(tmp_path: Path) -> None:
     scorer.score(TALKS)
     shape = ModelShape.from_config(scorer.model.config)
     lengths = [len(scorer.encode(talk)) for talk in TALKS]
-    assert scorer.take_work() == flops.forward_flops(shape, lengths, [0] * 3, head=1)
-    assert scorer.take_work() == 0
+    assert scoring_work(scorer, ALONE) == {"reward_model": flops.forward_flops(shape, lengths, [0] * 3, head=1)}
+    assert scoring_work(scorer, ALONE) == {"reward_model": 0}
+    assert scoring_work(None, ALONE) == {}
     parameters = sum(p.numel() for p in scorer.model.parameters())
     assert scorer.memory() == 4 * parameters + shape.rotary_bytes
 
