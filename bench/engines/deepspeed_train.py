@@ -4,10 +4,11 @@ Weights of a loss are formed over the whole optimizer batch, so gradients must b
 DeepSpeed does when the caller owns the boundary, and over ranks, where it takes the mean, which a factor undoes.
 """
 
+import io
 import os
 import warnings
 from collections.abc import Generator, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
 from typing import Any
 
@@ -127,8 +128,9 @@ class DeepSpeedEngine(Passes):
 
     def load_state(self, folder: Path) -> None:
         """Exactly what `save_state` wrote, by as many ranks."""
-        for role, engine in self.engines.items():
-            engine.load_checkpoint(str(folder), tag=role)
+        with redirect_stdout(io.StringIO()):
+            for role, engine in self.engines.items():
+                engine.load_checkpoint(str(folder), tag=role)
 
     def memory(self) -> dict[str, int]:
         """Bytes by role on this rank's device. Under ZeRO-3 activations are not told from weights, and are absent."""
@@ -164,7 +166,8 @@ def initialise(
     else:
         adamw = GuardedAdamW(network.parameters(), **settings, fused=True, max_norm=clip)
     config = settings_of(engine, clip, sum(p.numel() for p in network.parameters()))
-    return deepspeed.initialize(model=network, optimizer=adamw, config=config)[0]
+    with redirect_stdout(io.StringIO()):  # it tells of its memory
+        return deepspeed.initialize(model=network, optimizer=adamw, config=config)[0]
 
 
 def settings_of(engine: EngineConfig, clip: float, num_parameters: int) -> dict[str, Any]:

@@ -40,6 +40,7 @@ def forget_gradients(engine: Any) -> None:  # noqa: ANN401
     if hasattr(optimizer, "all_grad_tensors"):  # ZeRO-1/2
         optimizer.averaged_gradients = dict.fromkeys(optimizer.averaged_gradients)
         optimizer.all_grad_tensors = dict.fromkeys(optimizer.all_grad_tensors)
+        optimizer.micro_step_id = -1  # as it is after a step: what is on the host is then written over
     if hasattr(optimizer, "clear_hp_grads"):  # bfloat16 ZeRO-1
         optimizer.clear_hp_grads()
 
