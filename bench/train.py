@@ -83,6 +83,7 @@ def annotate(
         for name, run in passes.items():
             part = run(padded).float().cpu()
             columns[name][rows, : part.shape[1]] += counts * part
+    engine.park()
     columns = {name: ranks.total(column) for name, column in columns.items()}
     shared: dict[str, Any] = {f.name: getattr(scores, f.name) for f in fields(scores)}
     return Batch(**shared, **columns, mask=mask, rollout_logprobs=rollout_logprobs)  # pyright: ignore[reportArgumentType]
