@@ -26,20 +26,22 @@ def save(recorder: Recorder, loaded: Loaded, state: State, best: Best) -> None:
 
     def content(folder: Path) -> None:
         loaded.trainer.save_model(folder / "model")
-        torch.save(
-            {
-                "fingerprint": fingerprint(loaded.tree),
-                "step": state.step,
-                "position": state.position,
-                "counters": state.counters,
-                "algo": dict(vars(state.algorithm)),
-                "best": vars(best),
-                "counts": counts,
-                "past": state.past,
-                "trainer": loaded.trainer.state(),
-            },
-            folder / "state.pt",
-        )
+        loaded.trainer.save_state(folder / "trainer")
+        if loaded.ranks.leads:
+            torch.save(
+                {
+                    "fingerprint": fingerprint(loaded.tree),
+                    "processes": loaded.ranks.size,
+                    "step": state.step,
+                    "position": state.position,
+                    "counters": state.counters,
+                    "algo": dict(vars(state.algorithm)),
+                    "best": vars(best),
+                    "counts": counts,
+                    "past": state.past,
+                },
+                folder / "state.pt",
+            )
 
     recorder.checkpoint(state.step, content, keep=best_folder(best.step))
 
@@ -61,7 +63,12 @@ def load(folder: Path, loaded: Loaded) -> tuple[State, Best, dict[str, int]]:
         raise UserError(f"{folder}: the checkpoint cannot be read: {str(error).splitlines()[0]}") from error
     if content["fingerprint"] != fingerprint(loaded.tree):
         raise UserError(f"{folder} is a checkpoint of other settings than {folder.parent.parent / 'config.json'}")
-    loaded.trainer.load_state(content["trainer"])
+    if content["processes"] != loaded.ranks.size:
+        raise UserError(
+            f"{folder} was written by {content['processes']} processes, and here are {loaded.ranks.size}: "
+            "resume with the launch that started the run"
+        )
+    loaded.trainer.load_state(folder / "trainer")
     state = State(
         algorithm=overlay(loaded.config.algo, content["algo"], str(folder)),
         step=content["step"],

@@ -31,12 +31,23 @@ def main(arguments: Sequence[str]) -> int:
             raise UserError(f"{arguments[0]}: unknown command; {nearest(arguments[0], COMMANDS)}")
         return COMMANDS[arguments[0]](list(arguments[1:]))
     except UserError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
+        return refuse(error)
+
+
+def refuse(error: UserError) -> int:
+    """Say it, once if several processes meet it; returns the exit code."""
+    if "WORLD_SIZE" in os.environ:
+        from bench.ranks import first_to_tell
+
+        if not first_to_tell():
+            return 2
+    print(f"error: {error}", file=sys.stderr)
+    return 2
 
 
 def run(arguments: Arguments) -> int:
     """Train one model on one task by one algorithm"""
+    from bench.ranks import joined
     from bench.resolve import resolve
     from bench.settings import parse, take, to_toml
 
@@ -49,7 +60,8 @@ def run(arguments: Arguments) -> int:
         if extra:
             raise UserError(f"--resume goes on with the run's own settings; remove {' '.join(extra)}")
         quieten()
-        return resume(Path(directory), quiet="--quiet" in arguments)
+        with joined() as ranks:
+            return resume(Path(directory), quiet="--quiet" in arguments, ranks=ranks)
     printing = "--print-config" in arguments
     chosen = parse([a for a in arguments if a != "--print-config"])
     if printing:
@@ -58,7 +70,8 @@ def run(arguments: Arguments) -> int:
     from bench.session import start
 
     quieten()
-    return start(chosen)
+    with joined() as ranks:
+        return start(chosen, ranks)
 
 
 def without_hub() -> None:
@@ -72,6 +85,10 @@ def without_hub() -> None:
 
 def quieten() -> None:
     """Keep the libraries' own progress bars and notices out of a run's output."""
+    import torch
+
+    if not torch.cuda.is_available():
+        os.environ.setdefault("DS_ACCELERATOR", "cpu")  # else deepspeed warns of it wherever it is installed
     from datasets.utils import logging as datasets_logging  # type: ignore[import-untyped]
     from transformers.utils import logging
 

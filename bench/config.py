@@ -99,14 +99,29 @@ class EngineConfig:
     rollout_tolerance: float | None = None
     """Mean difference (nats a token) of a sampler's log-probs from the trainer's, at equal weights, above which a run
     stops. None: 1e-3 in float32, 0.1 in bfloat16."""
-    train: Literal["torch", "deepspeed"] = "torch"
-    """What trains; `--engine` for short."""
+    train: Literal["torch", "deepspeed"] | None = None
+    """What trains; `--engine` for short. None: deepspeed where there are several processes, else the preset's."""
+    zero: Literal[0, 1, 2, 3] | None = None
+    """What deepspeed shares out: 1 optimizer states, 2 gradients too, 3 weights too. `--zero`. None: the preset's."""
+    offload: tuple[Literal["optimizer", "params", "reference"], ...] = ()
+    """What waits in the host's memory while it is not used; `--offload` for short. optimizer, params: deepspeed's."""
 
     @property
     def tokens_at_once(self) -> int:
         """Padded tokens of one forward and backward pass, once resolved."""
         assert self.micro_batch_tokens is not None, "settings are resolved before they are used"
         return self.micro_batch_tokens
+
+    @property
+    def zero_stage(self) -> int:
+        """ZeRO's stage, once resolved."""
+        assert self.zero is not None, "settings are resolved before they are used"
+        return self.zero
+
+    @property
+    def shards_weights(self) -> bool:
+        """Whether the model being trained lies in shards, from which nothing can generate."""
+        return self.train == "deepspeed" and self.zero_stage == 3
 
 
 @dataclass(frozen=True, kw_only=True)

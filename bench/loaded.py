@@ -9,6 +9,7 @@ from bench.engines.build import rollout_engine, train_engine
 from bench.meter import Meter
 from bench.models import load_model, load_tokenizer, locate, pick_device
 from bench.plugins import RewardedTask, imported
+from bench.ranks import ALONE, Ranks
 from bench.record import provenance
 from bench.resolve import is_embedded
 from bench.run import Parts
@@ -31,8 +32,9 @@ def within(problems: Sequence[Problem], limit: int | None) -> Sequence[Problem]:
 class Loaded:
     """Task, data, model and engines of one run, in the order that finds a mistake soonest."""
 
-    def __init__(self, chosen: Chosen) -> None:
+    def __init__(self, chosen: Chosen, ranks: Ranks = ALONE) -> None:
         config = chosen.config
+        self.ranks = ranks
         self.chosen = chosen
         self.tree: Tree = {"arm": arm_name(chosen), **chosen.tree()}
         check_tracker(config.track)
@@ -44,18 +46,19 @@ class Loaded:
         with self.meter.phase("load"):
             self.tokenizer = load_tokenizer(self.location)
             self.model = cast("Any", load_model(self.location)).to(self.device)
+            self.num_parameters = self.model.num_parameters()  # before an engine shares them out
             self.rollout = rollout_engine(
                 config.engine,
                 self.model,
                 self.tokenizer,
                 self.location,
                 max_tokens=config.max_prompt_tokens + config.sampling.budget,
-                own_weights=config.rollout_lag > 0,
+                own_weights=config.rollout_lag > 0 or config.engine.shards_weights,
             )
-            self.trainer = train_engine(config, self.model, self.tokenizer)
+            self.trainer = train_engine(config, self.model, self.tokenizer, ranks)
         self.load_cost = self.meter.take()
         self.trainer.clock.running = config.profile
-        self.work = Work(self._shape(), measured_peak(self.device, config.engine.dtype))
+        self.work = Work(self._shape(), measured_peak(self.device, config.engine.dtype) * ranks.size)
         self.num_dropped = self._drop_long_prompts()
 
     @property
@@ -73,6 +76,7 @@ class Loaded:
             trainer=self.trainer,
             meter=self.meter,
             work=self.work,
+            ranks=self.ranks,
         )
 
     def announce(self, display: Display) -> None:
@@ -80,8 +84,11 @@ class Loaded:
         config, say = self.config, display.say
         if is_embedded(config.model):
             say("model    our small embedded one (--model takes another); what it shows need not hold for a large one")
-        size = sum(p.numel() for p in self.model.parameters())
-        say(f"         {config.model}: {size / 1e6:.2f}M parameters, {config.engine.dtype} on {self.device}")
+        engine = config.engine
+        where = f"{engine.dtype} on {self.device}"
+        if engine.train == "deepspeed":
+            where += f", deepspeed ZeRO-{engine.zero} over {self.ranks.size} processes"
+        say(f"         {config.model}: {self.num_parameters / 1e6:.2f}M parameters, {where}")
         say(f"hardware preset {config.preset}")
         for split, problems in self.data.items():
             facts = self._provenance_of(split)
@@ -103,10 +110,11 @@ class Loaded:
         """What stands behind the run's figures."""
         return {
             **provenance(self.device),
-            "model": {"name": self.config.model, "location": self.location, "parameters": self.model.num_parameters()},
+            "model": {"name": self.config.model, "location": self.location, "parameters": self.num_parameters},
             "data": {split: self._provenance_of(split) for split in self.data},
             "num_dropped_prompts": self.num_dropped,
             "preset": self.config.preset,
+            "processes": self.ranks.size,
             "peak_flops_per_s": self.work.peak_per_s,
             "load": self.load_cost,
         }

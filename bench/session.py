@@ -18,10 +18,11 @@ from bench.console import Display, profile, tracker
 from bench.evaluate import describe, judge, problem_rows, summarise
 from bench.loaded import Loaded, arm_name
 from bench.models import latest_checkpoint, load_model, named_weights
+from bench.ranks import ALONE, Ranks, first_to_tell
 from bench.record import Recorder, read_json, write_json
 from bench.resolve import resolve
 from bench.rollout import EngineError, Rollout
-from bench.run import NoSignalError, State, train, used
+from bench.run import NoSignalError, State, at_start, train, used
 from bench.settings import Chosen, Tree, from_tree
 from bench.stability import indices
 from bench.train import DivergedError
@@ -49,18 +50,19 @@ class Interrupt(AbstractContextManager["Interrupt"]):
         self.asked = True
 
 
-def start(chosen: Chosen) -> int:
+def start(chosen: Chosen, ranks: Ranks = ALONE) -> int:
     """Run from the beginning; returns the exit code."""
-    chosen = resolve(chosen)
-    loaded, display = Loaded(chosen), Display(quiet=chosen.config.quiet)
+    chosen = resolve(chosen, ranks.size)
+    loaded, display = Loaded(chosen, ranks), Display(quiet=chosen.config.quiet, silent=not ranks.leads)
     loaded.announce(display)
-    recorder = Recorder.create(run_path(chosen))
-    write_json(recorder.path / "config.json", loaded.tree)
-    write_json(recorder.path / "provenance.json", loaded.provenance())
-    return Session(loaded, recorder, display).drive(State(algorithm=chosen.config.algo), Best())
+    recorder = Recorder.create(run_path(chosen), ranks)
+    if ranks.leads:
+        write_json(recorder.path / "config.json", loaded.tree)
+        write_json(recorder.path / "provenance.json", loaded.provenance())
+    return Session(loaded, recorder, display).drive(at_start(chosen.config.algo, loaded.work), Best())
 
 
-def resume(path: Path, *, quiet: bool) -> int:
+def resume(path: Path, *, quiet: bool, ranks: Ranks = ALONE) -> int:
     """Go on from the last checkpoint of a run, exactly as if it had not been stopped.
 
     Raises:
@@ -73,12 +75,13 @@ def resume(path: Path, *, quiet: bool) -> int:
     del tree["arm"]  # follows from the rest
     chosen = from_tree(tree, str(path / "config.json"))
     chosen = replace(chosen, config=replace(chosen.config, quiet=quiet))
-    loaded, recorder, display = Loaded(chosen), Recorder(path), Display(quiet=quiet)
-    state, best = State(algorithm=chosen.config.algo), Best()
+    loaded, recorder, display = Loaded(chosen, ranks), Recorder(path, ranks), Display(quiet, silent=not ranks.leads)
+    state, best = at_start(chosen.config.algo, loaded.work), Best()
     counts: dict[str, int] | None = None
     if (path / "checkpoint").is_dir() and any((path / "checkpoint").glob("step-*[0-9]")):
         state, best, counts = checkpoint.load(latest_checkpoint(path), loaded)
     recorder.rewind(counts)
+    ranks.meet()  # all have read the summary
     summary.unlink(missing_ok=True)
     display.say(f"resuming {path} after step {state.step}")
     return Session(loaded, recorder, display).drive(state, best)
@@ -97,6 +100,7 @@ class Session:
 
     def __init__(self, loaded: Loaded, recorder: Recorder, display: Display) -> None:
         self.loaded = loaded
+        self.ranks = loaded.ranks
         self.config = loaded.config
         self.recorder = recorder
         self.display = display
@@ -107,15 +111,15 @@ class Session:
         status, message, diverged_at = "finished", None, None
         with self.display, Interrupt() as interrupt:
             try:
-                self._loop(state, best, interrupt)
-                status = "interrupted" if interrupt.asked else "finished"
+                status = "interrupted" if self._loop(state, best, interrupt) else "finished"
             except DivergedError as error:
                 diverged_at = state.step + 1
                 status, message = "diverged", f"diverged in step {diverged_at}: {error}"
             except NoSignalError as error:
                 status, message = "no-signal", f"step {state.step + 1}: {error}"
             except EngineError as error:
-                self.display.always(f"step {state.step + 1}: {error}{self._log_of(error)}; {self._how_to_go_on()}")
+                if first_to_tell():
+                    self.display.alarm(f"step {state.step + 1}: {error}{self._log_of(error)}; {self._how_to_go_on()}")
                 return 1
             except OSError as error:
                 self.display.always(f"cannot write: {error}; free some space, then run --resume {recorder.path}")
@@ -150,13 +154,14 @@ class Session:
     def _how_to_go_on(self) -> str:
         return f"go on from the last checkpoint: python -m bench run --resume {self.recorder.path}"
 
-    def _loop(self, state: State, best: Best, interrupt: Interrupt) -> None:
+    def _loop(self, state: State, best: Best, interrupt: Interrupt) -> bool:
+        """Returns whether it was interrupted."""
         config, recorder, budget = self.config, self.recorder, Budget.parse(self.config.budget)
-        send = tracker(config.track, str(recorder.path), self.loaded.tree)
+        send = tracker(config.track if self.ranks.leads else "none", str(recorder.path), self.loaded.tree)
         if state.step == 0:
             self._evaluate(state, "test")
             self._validate(state, best)
-        saved = state.step
+        saved, stopped = state.step, False
         for step in train(self.loaded.parts(), state):
             recorder.write("steps", step.row)
             recorder.write_many("completions", self._examples(step.row["step"], step.rollouts))
@@ -167,16 +172,20 @@ class Session:
             if state.step % config.checkpoint_every == 0:
                 checkpoint.save(recorder, self.loaded, state, best)
                 saved = state.step
-            if interrupt.asked:
+            stopped = self.ranks.any(interrupt.asked)
+            if stopped:
                 break
         if saved < state.step:
             checkpoint.save(recorder, self.loaded, state, best)
-        if not interrupt.asked:
+        if not stopped:
+            if config.eval.every and state.step % config.eval.every:
+                self._validate(state, best)  # so that every curve reaches the end of its run
             if config.eval.checkpoint == "best":
                 kept = load_model(str(recorder.path / "checkpoint" / best_folder(best.step)))
                 self._evaluate(state, "test", named_weights(cast("Any", kept).to(self.loaded.device)))
             else:
                 self._evaluate(state, "test")
+        return stopped
 
     def _validate(self, state: State, best: Best) -> None:
         if not self.config.eval.every:
@@ -185,6 +194,7 @@ class Session:
         if self.config.eval.checkpoint == "best" and accuracy > best.accuracy:
             best.accuracy, best.step = accuracy, state.step
             self.loaded.trainer.save_model(self.recorder.path / "checkpoint" / best_folder(state.step))
+            self.ranks.meet()
 
     def _evaluate(self, state: State, split: Split, weights: Iterator[tuple[str, Tensor]] | None = None) -> float:
         """Judge the policy, or these weights."""
@@ -193,7 +203,9 @@ class Session:
             return -1.0
         with loaded.meter.phase("evaluate"):
             loaded.rollout.load_weights(weights or loaded.trainer.weights())
-            verdicts = list(judge(loaded.rollout, loaded.task, loaded.data[split], config, self.config.sampling.budget))
+            problems = self.ranks.share(loaded.data[split])
+            mine = list(judge(loaded.rollout, loaded.task, problems, config, self.config.sampling.budget))
+            verdicts = self.ranks.collect(mine)
             loaded.rollout.sleep()
         summary = summarise(verdicts, config.num_samples)
         place: Tree = {"step": state.step, "split": split, "task": loaded.chosen.task_name}

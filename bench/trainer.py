@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Literal, Protocol
 
 import torch
 from torch import Tensor
@@ -52,12 +52,12 @@ class TrainEngine(Protocol):
         """The policy's weights by name."""
         ...
 
-    def state(self) -> dict[str, Any]:
-        """All that resuming needs beside the policy's saved model."""
+    def save_state(self, folder: Path) -> None:
+        """Write all that resuming needs into a new folder; every rank calls it and writes its part."""
         ...
 
-    def load_state(self, state: dict[str, Any]) -> None:
-        """Take up `state` where it was left."""
+    def load_state(self, folder: Path) -> None:
+        """Take up what `save_state` left."""
         ...
 
     def memory(self) -> dict[str, int]:

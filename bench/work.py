@@ -76,9 +76,10 @@ class Work:
 
     def memory(self, parts: "Parts", measured: dict[str, float]) -> dict[str, Any]:
         """`memory/<role>_gib` from storages, their sum, and what of the update's peak they do not explain."""
-        roles = parts.trainer.memory() | {"kv_cache": parts.rollout.cache_bytes}
+        held_here = parts.trainer.memory() | {"kv_cache": parts.rollout.cache_bytes}
         if parts.rollout.weights_bytes:
-            roles["rollout_weights"] = parts.rollout.weights_bytes
+            held_here["rollout_weights"] = parts.rollout.weights_bytes
+        roles = parts.ranks.largest(held_here)
         held = sum(roles.values()) / GIB
         row: dict[str, Any] = {f"memory/{role}_gib": size / GIB for role, size in roles.items()}
         row["memory/roles_gib"] = held

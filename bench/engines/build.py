@@ -6,6 +6,7 @@ from typing import Any
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from bench.config import EngineConfig, RunConfig, UserError
+from bench.ranks import Ranks
 from bench.rollout import RolloutEngine
 from bench.trainer import TrainEngine
 
@@ -42,7 +43,9 @@ def rollout_engine(
     return HFRollout(model, tokenizer, engine, own_weights=own_weights)
 
 
-def train_engine(config: RunConfig, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> TrainEngine:
+def train_engine(
+    config: RunConfig, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, ranks: Ranks
+) -> TrainEngine:
     """What trains.
 
     Raises:
@@ -55,6 +58,11 @@ def train_engine(config: RunConfig, model: PreTrainedModel, tokenizer: PreTraine
         "optimizer": config.optimizer,
         "critic": config.critic,
     }
+    if config.engine.train == "deepspeed":
+        require("deepspeed", "--engine deepspeed", "deepspeed")
+        from bench.engines.deepspeed_train import DeepSpeedEngine
+
+        return DeepSpeedEngine(model, tokenizer, ranks=ranks, **settings)
     from bench.engines.torch_train import TorchEngine
 
     return TorchEngine(model, tokenizer, **settings)

@@ -25,6 +25,19 @@ class Critic(nn.Module):
         return padded.unflatten(self.head(padded.states(hidden))[:, 0].float())
 
 
+class Scorer(nn.Module):
+    """A policy whose forward pass is `token_logprobs`: what wraps modules wraps the whole of it."""
+
+    def __init__(self, model: PreTrainedModel, temperature: float) -> None:
+        super().__init__()
+        self.model = model
+        self.temperature = temperature
+
+    def forward(self, padded: Padded) -> tuple[Tensor, Tensor]:
+        """(n,) and (n, V), row by row."""
+        return token_logprobs(self.model, padded, self.temperature)
+
+
 def token_logprobs(model: PreTrainedModel, padded: Padded, temperature: float) -> tuple[Tensor, Tensor]:
     """Log-probs of the generated tokens, and the tempered logits behind them.
 

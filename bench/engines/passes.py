@@ -14,7 +14,7 @@ from bench.batch import Padded
 from bench.config import EngineConfig
 from bench.engines.modules import Critic, entropy, token_logprobs
 from bench.meter import Clock, storage_bytes
-from bench.models import autocast
+from bench.models import autocast, checkpoint_activations
 from bench.trainer import Role
 
 ENTROPY_ROWS = 4096  # tokens whose (rows, V) distributions exist at once where only the number is wanted
@@ -51,14 +51,25 @@ class Passes:
             for backbone in [policy.base_model] + (
                 [cast("Critic", self.modules["critic"]).backbone] if "values" in needs else []
             ):
-                cast("PreTrainedModel", backbone).activation_checkpointing_enable({"use_reentrant": False})
+                checkpoint_activations(cast("PreTrainedModel", backbone))
                 backbone.train()  # without dropout this switches nothing but the checkpointing on
         self.clock = Clock(self.device)
         self._activations = 0
 
+    def run_policy(self, padded: Padded) -> tuple[Tensor, Tensor]:
+        """The policy's `token_logprobs`; an engine that wraps its modules runs them its own way."""
+        return token_logprobs(self.policy, padded, self.temperature)
+
+    def run_critic(self, padded: Padded) -> Tensor:
+        """(b, t) of the critic."""
+        return self.modules["critic"](padded)
+
+    @torch.no_grad()
     def logprobs(self, padded: Padded) -> Tensor:
         """(b, t), no gradient."""
-        return self._logprobs(self.policy, padded)
+        padded = self._place(padded)
+        with autocast(self.device, self.engine.dtype):
+            return padded.unflatten(self.run_policy(padded)[0])
 
     def ref_logprobs(self, padded: Padded) -> Tensor:
         """(b, t), no gradient."""
@@ -76,7 +87,7 @@ class Passes:
         padded = self._place(padded)
         with self.clock("forward"):
             with autocast(self.device, self.engine.dtype), self._count_saved("policy"):
-                logprobs, logits = token_logprobs(self.policy, padded, self.temperature)
+                logprobs, logits = self.run_policy(padded)
             if entropy_grad:
                 spread = entropy(logits)
             else:
@@ -86,7 +97,7 @@ class Passes:
     def values(self, padded: Padded) -> Tensor:
         """(b, t), differentiable."""
         with self.clock("forward"), autocast(self.device, self.engine.dtype), self._count_saved("critic"):
-            return self.modules["critic"](self._place(padded))
+            return self.run_critic(self._place(padded))
 
     def held(self, optimizer: Iterable[Tensor]) -> dict[str, int]:
         """Bytes by role, gradients apart; activations at their largest since the last call."""

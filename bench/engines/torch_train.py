@@ -66,16 +66,19 @@ class TorchEngine(Passes):
         """The policy's, by name."""
         return named_weights(self.policy)
 
-    def state(self) -> dict[str, Any]:
+    def save_state(self, folder: Path) -> None:
         """Policy, critic, both optimizers and, where there is one, the reference."""
-        return {
+        folder.mkdir()
+        state = {
             "modules": {role: module.state_dict() for role, module in self.modules.items()},
             "optimizers": {role: optimizer.state_dict() for role, optimizer in self.optimizers.items()},
             "reference": self.reference.state_dict() if self.reference is not None else None,
         }
+        torch.save(state, folder / "engine.pt")
 
-    def load_state(self, state: dict[str, Any]) -> None:
-        """Exactly what `state` gave."""
+    def load_state(self, folder: Path) -> None:
+        """Exactly what `save_state` wrote."""
+        state: dict[str, Any] = torch.load(folder / "engine.pt", map_location=self.device, weights_only=True)
         for role, module in self.modules.items():
             module.load_state_dict(state["modules"][role])
             self.optimizers[role].load_state_dict(state["optimizers"][role])

@@ -132,7 +132,7 @@ class Host:
 
 
 def drawn(output: Any, kept: Sequence[float] | None) -> Drawn:  # noqa: ANN401 - vLLM's completion
-    """Reported is the distribution drawn from; the log of the mass that was kept leads back."""
+    """The figure reported is of the distribution drawn from; the log of the kept mass leads to the full one."""
     ids = list(output.token_ids)
     sampling = [step[token].logprob for token, step in zip(ids, output.logprobs, strict=True)]
     full = sampling if kept is None else [s + k for s, k in zip(sampling, kept, strict=False)]

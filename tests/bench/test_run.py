@@ -88,6 +88,15 @@ def test_counters_add_up(grpo: Path) -> None:
     assert last["cost/flops"] > 0
 
 
+def test_a_curve_begins_with_nothing_spent_and_reaches_the_end_of_its_run(tmp_path: Path) -> None:
+    """Validation every second step of three: the start costs 0, not nothing known, and the end is looked at too."""
+    flags = ["--budget", "steps=3", "--algo.group-size", "4", "--eval.every", "2", "--eval.validation-limit", "4"]
+    seen = [r for r in rows(run(tmp_path, "--algo", "grpo", *flags), "evals") if r["split"] == "validation"]
+    assert [(r["step"], r["data/samples_generated"]) for r in seen] == [(0, 0), (2, 32), (3, 48)]
+    first = json.loads(next(tmp_path.glob("*/evals.jsonl")).read_text().splitlines()[0])
+    assert first["cost/device_s"] == first["cost/flops"] == 0
+
+
 def test_a_metric_is_absent_rather_than_zero(grpo: Path, tmp_path: Path) -> None:
     assert not any(name.startswith("critic/") for row in rows(grpo) for name in row)
     ppo = rows(run(tmp_path, "--algo", "ppo", "--budget", "steps=1"))[0]
