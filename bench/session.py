@@ -18,7 +18,7 @@ from bench.console import Display, profile, tracker
 from bench.evaluate import describe, judge, problem_rows, summarise
 from bench.loaded import Loaded, arm_name
 from bench.models import latest_checkpoint, load_model, weights_for
-from bench.ranks import ALONE, Ranks
+from bench.ranks import ALONE, Ranks, first_to_tell
 from bench.record import Recorder, read_json, write_json
 from bench.resolve import resolve
 from bench.rollout import EngineError, Rollout
@@ -118,7 +118,8 @@ class Session:
             except NoSignalError as error:
                 status, message = "no-signal", f"step {state.step + 1}: {error}"
             except EngineError as error:
-                self.display.always(f"step {state.step + 1}: {error}{self._log_of(error)}; {self._how_to_go_on()}")
+                if first_to_tell():
+                    self.display.alarm(f"step {state.step + 1}: {error}{self._log_of(error)}; {self._how_to_go_on()}")
                 return 1
             except OSError as error:
                 self.display.always(f"cannot write: {error}; free some space, then run --resume {recorder.path}")
