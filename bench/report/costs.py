@@ -5,7 +5,17 @@ from collections.abc import Sequence
 from bench.report.groups import Setting
 from bench.report.tables import Row, Table, number, quantity, text
 
-ROLES = ("policy", "reference", "critic", "reward_model", "gradients", "optimizer", "activations", "kv_cache")
+ROLES = (
+    "policy",
+    "reference",
+    "critic",
+    "reward_model",
+    "gradients",
+    "optimizer",
+    "activations",
+    "rollout_weights",
+    "kv_cache",
+)
 
 
 def cost(settings: Sequence[Setting]) -> Table:

@@ -46,7 +46,7 @@ def rows(path: Path, stream: str = "steps") -> list[dict[str, Any]]:
 
 
 def weights(path: Path) -> dict[str, torch.Tensor]:
-    state = torch.load(latest_checkpoint(path) / "state.pt", weights_only=True)["trainer"]
+    state = torch.load(latest_checkpoint(path) / "trainer" / "engine.pt", weights_only=True)
     return {f"{role}.{k}": v for role, module in state["modules"].items() for k, v in module.items()}
 
 
@@ -173,10 +173,11 @@ def test_resume_refuses_a_checkpoint_of_other_settings(tmp_path: Path, capsys: p
 def test_resume_refuses_a_damaged_checkpoint(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = run(tmp_path, "--budget", "steps=2")
     (path / "summary.json").unlink()
-    state = latest_checkpoint(path) / "state.pt"
-    state.write_bytes(state.read_bytes()[:1000])
-    assert main(["run", "--resume", str(path), "--quiet"]) == 2
-    assert "cannot be read" in capsys.readouterr().err
+    for part in ("trainer/engine.pt", "state.pt"):
+        state = latest_checkpoint(path) / part
+        state.write_bytes(state.read_bytes()[:1000])
+        assert main(["run", "--resume", str(path), "--quiet"]) == 2
+        assert "cannot be read" in capsys.readouterr().err
 
 
 def test_an_existing_run_directory_is_refused(
