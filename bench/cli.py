@@ -61,7 +61,7 @@ def run(arguments: Arguments) -> int:
             raise UserError(f"--resume goes on with the run's own settings; remove {' '.join(extra)}")
         quieten()
         with joined() as ranks:
-            return resume(Path(directory), quiet="--quiet" in arguments, ranks=ranks)
+            return ended(resume(Path(directory), quiet="--quiet" in arguments, ranks=ranks), ranks.size)
     printing = "--print-config" in arguments
     chosen = parse([a for a in arguments if a != "--print-config"])
     if printing:
@@ -71,7 +71,15 @@ def run(arguments: Arguments) -> int:
 
     quieten()
     with joined() as ranks:
-        return start(chosen, ranks)
+        return ended(start(chosen, ranks), ranks.size)
+
+
+def ended(code: int, processes: int) -> int:
+    """The exit code; a process that fails among others leaves at once, since they may wait for it in a collective."""
+    if code and processes > 1:
+        sys.stdout.flush()
+        os._exit(code)
+    return code
 
 
 def without_hub() -> None:

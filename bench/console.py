@@ -87,7 +87,7 @@ class Display:
             self.console.print(text, markup=False)
 
     def alarm(self, text: str) -> None:
-        """A line whichever process this is: only it knows."""
+        """A line that even a silent one says: what ends the run."""
         self.console.print(text, markup=False)
 
     def step(self, row: Row, progress: float) -> None:
