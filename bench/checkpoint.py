@@ -1,5 +1,7 @@
 """A checkpoint's content: all that changes while a run goes on, so that it can go on exactly."""
 
+from collections.abc import Generator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,19 +28,22 @@ def save(recorder: Recorder, loaded: Loaded, state: State, best: Best) -> None:
 
     def content(folder: Path) -> None:
         loaded.trainer.save_model(folder / "model")
-        torch.save(
-            {
-                "fingerprint": fingerprint(loaded.tree),
-                "step": state.step,
-                "position": state.position,
-                "counters": state.counters,
-                "algo": dict(vars(state.algorithm)),
-                "best": vars(best),
-                "counts": counts,
-                "trainer": loaded.trainer.state(),
-            },
-            folder / "state.pt",
-        )
+        loaded.trainer.save_state(folder / "trainer")
+        if loaded.ranks.leads:
+            torch.save(
+                {
+                    "fingerprint": fingerprint(loaded.tree),
+                    "processes": loaded.ranks.size,
+                    "step": state.step,
+                    "position": state.position,
+                    "counters": state.counters,
+                    "algo": dict(vars(state.algorithm)),
+                    "best": vars(best),
+                    "counts": counts,
+                    "past": state.past,
+                },
+                folder / "state.pt",
+            )
 
     recorder.checkpoint(state.step, content, keep=best_folder(best.step))
 
@@ -54,17 +59,35 @@ def load(folder: Path, loaded: Loaded) -> tuple[State, Best, dict[str, int]]:
     Raises:
         UserError: it is of other settings, or cannot be read.
     """
-    try:
+    with readable(folder):
         content = torch.load(folder / "state.pt", map_location=loaded.device, weights_only=True)
-    except (OSError, RuntimeError, EOFError, ValueError) as error:
-        raise UserError(f"{folder}: the checkpoint cannot be read: {str(error).splitlines()[0]}") from error
     if content["fingerprint"] != fingerprint(loaded.tree):
         raise UserError(f"{folder} is a checkpoint of other settings than {folder.parent.parent / 'config.json'}")
-    loaded.trainer.load_state(content["trainer"])
+    if content["processes"] != loaded.ranks.size:
+        raise UserError(
+            f"{folder} was written by {content['processes']} processes, and here are {loaded.ranks.size}: "
+            "resume with the launch that started the run"
+        )
+    with readable(folder):
+        loaded.trainer.load_state(folder / "trainer")
     state = State(
         algorithm=overlay(loaded.config.algo, content["algo"], str(folder)),
         step=content["step"],
         position=content["position"],
         counters=content["counters"],
+        past=[{name: tensor.cpu() for name, tensor in snapshot.items()} for snapshot in content["past"]],
     )
     return state, Best(**content["best"]), content["counts"]
+
+
+@contextmanager
+def readable(folder: Path) -> Generator[None]:
+    """Tell what cannot be read of a checkpoint in one line.
+
+    Raises:
+        UserError: the block met a file that is missing, cut off or no checkpoint.
+    """
+    try:
+        yield
+    except (OSError, RuntimeError, EOFError, ValueError) as error:
+        raise UserError(f"{folder}: the checkpoint cannot be read: {str(error).splitlines()[0]}") from error

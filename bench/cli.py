@@ -31,12 +31,23 @@ def main(arguments: Sequence[str]) -> int:
             raise UserError(f"{arguments[0]}: unknown command; {nearest(arguments[0], COMMANDS)}")
         return COMMANDS[arguments[0]](list(arguments[1:]))
     except UserError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
+        return refuse(error)
+
+
+def refuse(error: UserError) -> int:
+    """Say it, once if several processes meet it; returns the exit code."""
+    if "WORLD_SIZE" in os.environ:
+        from bench.ranks import first_to_tell
+
+        if not first_to_tell():
+            return 2
+    print(f"error: {error}", file=sys.stderr)
+    return 2
 
 
 def run(arguments: Arguments) -> int:
     """Train one model on one task by one algorithm"""
+    from bench.ranks import joined
     from bench.resolve import resolve
     from bench.settings import parse, take, to_toml
 
@@ -49,7 +60,8 @@ def run(arguments: Arguments) -> int:
         if extra:
             raise UserError(f"--resume goes on with the run's own settings; remove {' '.join(extra)}")
         quieten()
-        return resume(Path(directory), quiet="--quiet" in arguments)
+        with joined() as ranks:
+            return ended(resume(Path(directory), quiet="--quiet" in arguments, ranks=ranks), ranks.size)
     printing = "--print-config" in arguments
     chosen = parse([a for a in arguments if a != "--print-config"])
     if printing:
@@ -58,7 +70,16 @@ def run(arguments: Arguments) -> int:
     from bench.session import start
 
     quieten()
-    return start(chosen)
+    with joined() as ranks:
+        return ended(start(chosen, ranks), ranks.size)
+
+
+def ended(code: int, processes: int) -> int:
+    """The exit code; a process that fails among others leaves at once, since they may wait for it in a collective."""
+    if code and processes > 1:
+        sys.stdout.flush()
+        os._exit(code)
+    return code
 
 
 def without_hub() -> None:
@@ -72,6 +93,10 @@ def without_hub() -> None:
 
 def quieten() -> None:
     """Keep the libraries' own progress bars and notices out of a run's output."""
+    import torch
+
+    if not torch.cuda.is_available():
+        os.environ.setdefault("DS_ACCELERATOR", "cpu")  # else deepspeed warns of it wherever it is installed
     from datasets.utils import logging as datasets_logging  # type: ignore[import-untyped]
     from transformers.utils import logging
 
@@ -123,9 +148,9 @@ def evaluate(arguments: Arguments) -> int:
     """Evaluate a model, a checkpoint or a run on held-out problems"""
     without_hub()
     from bench.examine import EvalCommand, examine
-    from bench.settings import flags
+    from bench.settings import flags, long_names
 
-    command = flags(EvalCommand, arguments, prog="python -m bench eval")
+    command = flags(EvalCommand, long_names(arguments), prog="python -m bench eval")
     quieten()
     return examine(command)
 

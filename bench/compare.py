@@ -214,7 +214,13 @@ def close(study: Study, outcomes: Sequence[Outcome], folder: Path, extra: Sequen
     if not paths:
         raise UserError("no run left any record")
     page = report(
-        paths, folder / "report", title=study.name, question=study.question, reference=study.reference, extra=extra
+        paths,
+        folder / "report",
+        title=study.name,
+        question=study.question,
+        reference=study.reference,
+        arms=[arm.name for arm in study.arms],
+        extra=extra,
     )
     print((page.parent / "summary.md").read_text())
     print(page)

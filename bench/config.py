@@ -77,6 +77,34 @@ class CriticConfig:
 
 
 @dataclass(frozen=True, kw_only=True)
+class LoraConfig:
+    """Low-rank adapters in place of every weight (arXiv:2106.09685). An adapter as --model brings its own settings."""
+
+    rank: int = 0
+    """Of the adapters; 0 trains every weight."""
+    alpha: float = 32.0
+    """The adapters' product is scaled by alpha / rank."""
+    targets: tuple[str, ...] = ()
+    """Names of the layers that get adapters, such as q_proj v_proj. None given: every linear one but the output's."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RewardModelConfig:
+    """A learned reward: weight * (score - mean) / std + rules_weight * the task's own. `correct` stays the task's."""
+
+    path: str | None = None
+    """A sequence classifier with one label, a folder or a hub id; `--reward-model` for short. None: no model."""
+    weight: float = 1.0
+    """Of the model's score."""
+    rules_weight: float = 0.0
+    """Of the task's reward, beside a model; without one the task's reward is all there is."""
+    mean: float = 0.0
+    """Subtracted from a score: what the model gives on average, measured beforehand."""
+    std: float = 1.0
+    """Divides it: the spread of the model's scores, measured beforehand."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class EngineConfig:
     """Where and how the models run."""
 
@@ -92,14 +120,36 @@ class EngineConfig:
     """Recompute activations in the backward pass."""
     rollout: Literal["hf", "vllm"] = "hf"
     """What generates; `--rollout` for short."""
-    train: Literal["torch", "deepspeed"] = "torch"
-    """What trains; `--engine` for short."""
+    rollout_memory: float = 0.4
+    """Share of the device's memory that vLLM takes, for its weights and its key-value cache, while it generates."""
+    tensor_parallel: int = 1
+    """GPUs that vLLM splits the policy over."""
+    rollout_tolerance: float | None = None
+    """Mean difference (nats a token) of a sampler's log-probs from the trainer's, at equal weights, above which a run
+    stops. None: 1e-3 in float32, 0.1 in bfloat16."""
+    train: Literal["torch", "deepspeed"] | None = None
+    """What trains; `--engine` for short. None: deepspeed where there are several processes, else the preset's."""
+    zero: Literal[0, 1, 2, 3] | None = None
+    """What deepspeed shares out: 1 optimizer states, 2 gradients too, 3 weights too. `--zero`. None: the preset's."""
+    offload: tuple[Literal["optimizer", "params", "reference"], ...] = ()
+    """What waits in the host's memory while it is not used; `--offload` for short. optimizer, params: deepspeed's."""
 
     @property
     def tokens_at_once(self) -> int:
         """Padded tokens of one forward and backward pass, once resolved."""
         assert self.micro_batch_tokens is not None, "settings are resolved before they are used"
         return self.micro_batch_tokens
+
+    @property
+    def zero_stage(self) -> int:
+        """ZeRO's stage, once resolved."""
+        assert self.zero is not None, "settings are resolved before they are used"
+        return self.zero
+
+    @property
+    def shards_weights(self) -> bool:
+        """Whether the model being trained lies in shards, from which nothing can generate."""
+        return self.train == "deepspeed" and self.zero_stage == 3
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -138,8 +188,11 @@ class RunConfig:
     """What the run may use: steps=N, samples=N, tokens=N (generated) or seconds=N (of training)."""
     samples_per_step: int = 256
     """Completions of one step, equal for every algorithm compared."""
+    rollout_lag: int = 0
+    """Steps by which the sampler's weights lag behind the policy's, as in asynchronous training: docs/rollouts.md."""
     reward: str | None = None
     """`pkg.mod:function` of (problem, completion) that replaces the task's reward; what is correct stays the task's."""
+    reward_model: RewardModelConfig = field(default_factory=RewardModelConfig)
     data: Path | None = None
     """A file, or a folder of train.jsonl and test.jsonl, in the data set's official format."""
     source: Literal["auto", "procedural", "path", "hub"] = "auto"
@@ -153,6 +206,7 @@ class RunConfig:
     sampling: Sampling = field(default_factory=Sampling)
     optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
     critic: CriticConfig = field(default_factory=CriticConfig)
+    lora: LoraConfig = field(default_factory=LoraConfig)
     engine: EngineConfig = field(default_factory=EngineConfig)
     eval: EvalConfig = field(default_factory=EvalConfig)
     name: str | None = None

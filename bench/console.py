@@ -50,8 +50,9 @@ def profile(rows: Sequence[Row]) -> str:
 class Display:
     """Progress of one run. `say` prints a line above it."""
 
-    def __init__(self, *, quiet: bool, console: Console | None = None) -> None:
-        self.quiet = quiet
+    def __init__(self, quiet: bool, *, silent: bool = False, console: Console | None = None) -> None:
+        self.quiet = quiet or silent
+        self.silent = silent  # one of several processes, of which another speaks
         self.console = console or Console(highlight=False, soft_wrap=True)
         self._bar: Progress | None = None
         self._start = time.perf_counter()
@@ -82,6 +83,11 @@ class Display:
 
     def always(self, text: str) -> None:
         """A line that `--quiet` does not silence."""
+        if not self.silent:
+            self.console.print(text, markup=False)
+
+    def alarm(self, text: str) -> None:
+        """A line that even a silent one says: what ends the run."""
         self.console.print(text, markup=False)
 
     def step(self, row: Row, progress: float) -> None:

@@ -22,6 +22,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from bench.versions import version
+
 GIB = 2**30
 MIN_MEMORY_GIB = 2.0  # an embedded model, its optimizer states and torch itself
 MIN_DISK_GIB = 1.0  # checkpoints of a few runs of an embedded model
@@ -163,13 +165,12 @@ def _packages(requirements: Sequence[tuple[str | None, Requirement]]) -> Iterato
         area = f"extra {extra}" if extra else "package"
         wanted = f"{DISTRIBUTION}[{extra}]" if extra else f"{requirement.name}{requirement.specifier}"
         install = f'pip install "{wanted}"'
-        try:
-            version = metadata.version(requirement.name)
-        except metadata.PackageNotFoundError:
+        here = version(requirement.name)
+        if here is None:
             yield Check(area=area, name=requirement.name, status=absent, found="not installed", needs=install)
             continue
-        good = requirement.specifier.contains(version, prereleases=True)
-        found = version if good else f"{version}, but {requirement.specifier} is needed"
+        good = requirement.specifier.contains(here, prereleases=True)
+        found = here if good else f"{here}, but {requirement.specifier} is needed"
         needs = None if good else install
         yield Check(area=area, name=requirement.name, status="ok" if good else absent, found=found, needs=needs)
 

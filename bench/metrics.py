@@ -18,7 +18,7 @@ UNREAD = ("no-answer", "unparseable")  # errors of a completion in which no answ
 
 
 def rollout_metrics(rollouts: Sequence[Rollout], group_size: int) -> Row:
-    """Of everything that was generated, whatever is trained on: rewards as the task gave them, verdicts, lengths."""
+    """Of everything that was generated, whatever is trained on: rewards before any shaping, verdicts, lengths."""
     scores = scored(rollouts, 0)
     rewards, correct = scores.rewards, scores.correct.float()
     row: Row = {
@@ -36,6 +36,7 @@ def rollout_metrics(rollouts: Sequence[Rollout], group_size: int) -> Row:
         "verifier/timeout_frac": mean_of([r.score.error == "timeout" for r in rollouts]),
         "verifier/error_frac": mean_of([r.score.error is not None for r in rollouts]),
     }
+    row |= reward_parts(rollouts)
     for rule, count in Counter(r.score.rule for r in rollouts if r.score.rule is not None).items():
         row[f"verifier/rule/{rule}"] = count / len(rollouts)
     if group_size > 1:
@@ -49,15 +50,27 @@ def rollout_metrics(rollouts: Sequence[Rollout], group_size: int) -> Row:
     return row
 
 
+def reward_parts(rollouts: Sequence[Rollout]) -> Row:
+    """What rules and a learned model each gave, before their weights; absent without a model."""
+    scores = [r.model_reward for r in rollouts if r.model_reward is not None]
+    if not scores:
+        return {}
+    return {
+        "reward/rules_mean": mean_of([r.rules_reward for r in rollouts]),
+        "reward/model_mean": mean_of(scores),
+        "reward/model_std": float(torch.tensor(scores).std()) if len(scores) > 1 else None,
+    }
+
+
 def batch_metrics(batch: Batch, kept: Sequence[Rollout]) -> Row:
     """Of what is trained on: how far the sampler is from the trainer, and how much top-p and top-k cut."""
     difference = batch.old_logprobs - batch.rollout_logprobs
+    error = (batch.old_logprobs.exp() - batch.rollout_logprobs.exp()).abs()
     row: Row = {
         "rollout/mismatch_kl": token_mean(ops.kl(batch.rollout_logprobs, batch.old_logprobs, "k3"), batch.mask),
         "rollout/mismatch_max": float(difference.abs().max()),
-        "rollout/prob_error_mean": token_mean(
-            (batch.old_logprobs.exp() - batch.rollout_logprobs.exp()).abs(), batch.mask
-        ),
+        "rollout/prob_error_mean": token_mean(error, batch.mask),
+        "rollout/prob_error_max": float(error[batch.mask].max()),
     }
     cut = [a - b for r in kept for a, b in zip(r.completion.sampling_logprobs, r.completion.logprobs, strict=True)]
     row["rollout/truncation_gap_mean"] = sum(cut) / len(cut)

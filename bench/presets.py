@@ -164,23 +164,45 @@ def detect(*, alone: bool = False) -> Preset:
     return replace(load("1xH200"), name=f"1x{name}", description=f"1 x {name}", device=device, micro_batch_tokens=8192)
 
 
-def for_run(name: str, *, cpu: bool) -> Preset:
-    """The preset that a run takes, which trains on one device.
+def for_run(name: str, *, cpu: bool, processes: int = 1) -> Preset:
+    """The preset that a run takes, which has a process on every device.
 
     Raises:
-        ValueError: unknown, more than one device, or not here; in one line. `cpu`: no GPU is to be used.
+        ValueError: unknown, of another number of devices, or not here; in one line. `cpu`: no GPU is to be used.
     """
     if name == AUTO:
-        return load("cpu") if cpu else detect(alone=True)
+        return load("cpu") if cpu else detect_for(processes)
     preset = load(name)
-    if preset.num_devices > 1:
-        single = [known for known in preset_names() if load(known).num_devices == 1]
-        raise ValueError(f"--preset {name}: a run trains on one device ({', '.join(single)}); plan takes every preset")
+    if preset.rollout_devices:
+        raise ValueError(f"--preset {name} keeps devices for generation alone, which only plan knows: choose another")
+    if preset.num_devices != processes and preset.device.name != "cpu":
+        nodes = f"--nnodes {preset.nodes} " if preset.nodes > 1 else ""
+        launcher = f"torchrun {nodes}--nproc_per_node {preset.devices_per_node}" if preset.num_devices > 1 else "python"
+        have = f"{preset.num_devices} devices and the run {processes} processes"
+        raise ValueError(f"--preset {name} has {have}: start it by {launcher} -m bench run")
     if preset.device.name != "cpu" and (cpu or not _present(preset, installed_gpus())):
         here = ", ".join(gpu for gpu, _ in installed_gpus()) or "no GPU"
         used = f"{here}, which torch does not see" if cpu and installed_gpus() else here
-        raise ValueError(f"--preset {name} needs 1 x {preset.device.name}, and here is {used}: use --preset auto")
+        needed = f"{preset.devices_per_node} x {preset.device.name}"
+        raise ValueError(f"--preset {name} needs {needed}, and here is {used}: use --preset auto")
     return preset
+
+
+def detect_for(processes: int) -> Preset:
+    """The preset of so many of the GPUs that are here: a named one, or one in its likeness."""
+    one = detect(alone=True)
+    if processes == 1:
+        return one
+    if one.device.name in devices():
+        return parse_gpus(f"{processes}x{one.device.name}")
+    return replace(
+        one,
+        name=f"{processes}x{one.device.name}",
+        devices_per_node=processes,
+        train_engine="deepspeed",
+        zero_stage=3,
+        network_gb_per_s=NETWORK_GB_PER_S,
+    )
 
 
 def installed_gpus() -> list[tuple[str, float]]:

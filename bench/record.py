@@ -10,13 +10,14 @@ import shutil
 import subprocess
 from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
-from importlib import metadata
 from pathlib import Path
 from typing import Any, TextIO
 
 import torch
 
 from bench.config import UserError
+from bench.ranks import ALONE, Ranks
+from bench.versions import version
 
 STREAMS = ("steps", "evals", "eval_problems", "completions")
 PACKAGES = (
@@ -53,7 +54,7 @@ def provenance(device: torch.device) -> dict[str, Any]:
         "started_at": datetime.now(UTC).isoformat(timespec="seconds"),
         **commit(),
         "python": platform.python_version(),
-        "versions": {name: version for name in PACKAGES if (version := _version(name)) is not None},
+        "versions": {name: found for name in PACKAGES if (found := version(name)) is not None},
         "device": device_name(device),
         "num_threads": torch.get_num_threads(),
         "cuda": torch.version.cuda,
@@ -84,13 +85,6 @@ def device_name(device: torch.device) -> str:
             if line.startswith("model name"):
                 return line.split(":", 1)[1].strip()
     return platform.processor() or platform.machine()
-
-
-def _version(package: str) -> str | None:
-    try:
-        return metadata.version(package)
-    except metadata.PackageNotFoundError:
-        return None
 
 
 def write_json(path: Path, value: Any) -> None:  # noqa: ANN401 - any JSON value
@@ -132,19 +126,26 @@ def finite(row: Row) -> dict[str, Any]:
 
 
 class Recorder:
-    """Writes one run directory. Rows are flushed as they are written; a checkpoint makes them durable."""
+    """Writes one run directory. Rows are flushed as they are written; a checkpoint makes them durable.
 
-    def __init__(self, path: Path) -> None:
+    Of several ranks the first writes; the others put their part into checkpoints, and read.
+    """
+
+    def __init__(self, path: Path, ranks: Ranks = ALONE) -> None:
         self.path = path
+        self.ranks = ranks
         self._files: dict[str, TextIO] = {}
 
     @staticmethod
-    def create(path: Path) -> "Recorder":
-        """Make the directory.
+    def create(path: Path, ranks: Ranks = ALONE) -> "Recorder":
+        """Make the directory, where the first rank says.
 
         Raises:
             UserError: it exists, or cannot be written.
         """
+        path = ranks.of_leader(path)
+        if not ranks.leads:
+            return Recorder(path, ranks)
         try:
             path.mkdir(parents=True)
         except FileExistsError as error:
@@ -153,10 +154,12 @@ class Recorder:
             ) from error
         except OSError as error:
             raise UserError(f"{path}: cannot be written: {error.strerror}") from error
-        return Recorder(path)
+        return Recorder(path, ranks)
 
     def write(self, stream: str, row: Row) -> None:
         """Append one row to `<stream>.jsonl`."""
+        if not self.ranks.leads:
+            return
         if stream not in self._files:
             self._files[stream] = (self.path / f"{stream}.jsonl").open("a")
         file = self._files[stream]
@@ -175,16 +178,25 @@ class Recorder:
             OSError: it cannot be written; the one before it stands.
         """
         folder = self.path / "checkpoint"
-        folder.mkdir(exist_ok=True)
         partial, final = folder / f"partial-{step:06d}", folder / f"step-{step:06d}"
-        for leftover in (partial, final):
-            shutil.rmtree(leftover, ignore_errors=True)
-        partial.mkdir()
+        if self.ranks.leads:
+            for leftover in (partial, final):
+                shutil.rmtree(leftover, ignore_errors=True)
+            partial.mkdir(parents=True)
+        self.ranks.meet()
         try:
             save(partial)
         except Exception as error:  # each library has its own kind for a disk that is full
-            shutil.rmtree(partial)
+            shutil.rmtree(partial, ignore_errors=True)
             raise OSError(f"checkpoint of step {step}: {str(error).splitlines()[0]}") from error
+        self.ranks.meet()
+        if self.ranks.leads:
+            self._keep(partial, final, keep)
+        self.ranks.meet()
+
+    def _keep(self, partial: Path, final: Path, keep: str) -> None:
+        """Put a complete checkpoint in the place of those before it."""
+        folder = final.parent
         for file in self._files.values():
             os.fsync(file.fileno())
         for path in (*partial.rglob("*"), partial):
@@ -201,6 +213,8 @@ class Recorder:
         Raises:
             UserError: a file has fewer rows than the checkpoint counted.
         """
+        if not self.ranks.leads:
+            return
         counts = counts or dict.fromkeys(STREAMS, 0)
         for stream in STREAMS:
             path = self.path / f"{stream}.jsonl"
@@ -238,7 +252,8 @@ class Recorder:
             os.fsync(file.fileno())
             file.close()
         self._files = {}
-        write_json(self.path / "summary.json", summary)
+        if self.ranks.leads:
+            write_json(self.path / "summary.json", summary)
 
 
 def sync_path(path: Path) -> None:

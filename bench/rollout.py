@@ -34,12 +34,26 @@ class Rollout:
     prompt_ids: list[int]
     completion: Completion
     score: Score
+    rules_reward: float | None = None  # the task's own, and the learned model's: where the score's reward mixes them
+    model_reward: float | None = None
+
+
+class EngineError(Exception):
+    """An engine cannot go on: its process has ended, or it generates from other weights than it was given.
+
+    `log` is what its process wrote, where it has one.
+    """
+
+    def __init__(self, message: str, log: str = "") -> None:
+        super().__init__(message)
+        self.log = log
 
 
 class RolloutEngine(Protocol):
     """Whatever generates: transformers, vLLM, the test double."""
 
     cache_bytes: int  # the largest key-value cache so far
+    weights_bytes: int  # its own copy of the policy; 0 where it generates from the modules being trained
 
     def encode(self, prompt: str) -> list[int]:
         """Token ids of a user message in the model's chat template."""
@@ -53,6 +67,10 @@ class RolloutEngine(Protocol):
 
     def load_weights(self, weights: Iterator[tuple[str, Tensor]]) -> None:
         """Generate from these weights from now on."""
+        ...
+
+    def sleep(self) -> None:
+        """Give memory back until the next `load_weights`."""
         ...
 
 

@@ -11,15 +11,27 @@ from bench.batch import pad_columns, scored, sequences
 from bench.config import Budget, RunConfig
 from bench.meter import Meter, Phase
 from bench.metrics import advantage_metrics, batch_metrics, critic_metrics, rollout_metrics
+from bench.ranks import ALONE, Ranks
+from bench.reward import RewardEngine, rewarded
 from bench.rollout import ProblemStream, Rollout, RolloutEngine, generate, generator, score
+from bench.sync import Snapshot, agree, hand_over
 from bench.train import LearningRates, annotate, update
 from bench.trainer import TrainEngine
-from bench.work import Work
+from bench.work import Work, scoring_work
 from tasks.core import Problem, Task
 
 # raised when the loop, the trainer or a metric begins to compute something else: goldens are stored under it
 LOOP_VERSION = 1
-PHASES: tuple[Phase, ...] = ("sync", "rollout", "score", "logprobs", "update")
+COUNTED = (
+    "data/prompts",
+    "data/samples_generated",
+    "data/samples_trained",
+    "data/tokens_generated",
+    "data/tokens_trained",
+    "data/updates",
+    "cost/device_s",
+)
+PHASES: tuple[Phase, ...] = ("sync", "rollout", "score", "reward_model", "logprobs", "update")
 
 
 class NoSignalError(Exception):
@@ -34,6 +46,7 @@ class State:
     step: int = 0
     position: int = 0  # in the prompt stream
     counters: dict[str, float] = field(default_factory=dict[str, float])  # what is not counted has no key
+    past: list[Snapshot] = field(default_factory=list[Snapshot])  # weights yet to generate from, where rollouts lag
 
     def count(self, amounts: Mapping[str, float]) -> None:
         """Add to the counters."""
@@ -52,6 +65,8 @@ class Parts:
     trainer: TrainEngine
     meter: Meter
     work: Work
+    reward: RewardEngine | None = None
+    ranks: Ranks = ALONE
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,11 +77,18 @@ class Step:
     rollouts: Sequence[Rollout]
 
 
+def at_start(algorithm: Algorithm, work: Work) -> State:
+    """Before the first step: everything that will be counted stands at 0."""
+    counted = (*COUNTED, "cost/flops") if work.shape is not None else COUNTED
+    return State(algorithm=algorithm, counters=dict.fromkeys(counted, 0.0))
+
+
 def train(parts: Parts, state: State) -> Iterator[Step]:
     """Steps until the budget is used up. `state` is up to date whenever a step is yielded.
 
     Raises:
         DivergedError: a loss or gradient was not finite; the update was not applied.
+        EngineError: an engine's process has ended, or the sampler generates from other weights than it was given.
         NoSignalError: no group was kept.
     """
     budget = Budget.parse(parts.config.budget)
@@ -87,10 +109,12 @@ def used(budget: Budget, state: State) -> float:
 def one_step(parts: Parts, state: State, progress: float) -> Step:
     """Roll out, score, assign credit, update; then account for it."""
     start = time.perf_counter()
-    config, meter, algorithm = parts.config, parts.meter, state.algorithm
+    config, meter, algorithm, ranks = parts.config, parts.meter, state.algorithm, parts.ranks
     with meter.phase("sync"):
-        parts.rollout.load_weights(parts.trainer.weights())
+        hand_over(parts.rollout, parts.trainer, state.past, parts.problems, config, state.step)
     rollouts, kept = gather(parts, state)
+    with meter.phase("sync"):
+        parts.rollout.sleep()
 
     scores = scored(kept, config.sampling.budget)
     scores = replace(scores, rewards=algorithm.shape_rewards(scores))
@@ -103,7 +127,10 @@ def one_step(parts: Parts, state: State, progress: float) -> Step:
             scores,
             pad_columns([r.completion.logprobs for r in kept]),
             config.engine.tokens_at_once,
+            ranks,
         )
+    if parts.rollout.weights_bytes and not config.rollout_lag:
+        agree(batch.old_logprobs, batch.rollout_logprobs, batch.mask, config)
     with meter.phase("update"):
         targets = algorithm.targets(batch)
         updated, num_updates = update(
@@ -117,16 +144,19 @@ def one_step(parts: Parts, state: State, progress: float) -> Step:
             config.engine.tokens_at_once,
             generator(config.seed, "minibatches", state.step),
             critic_only=state.step < config.critic.pretrain_steps and "values" in algorithm.needs,
+            ranks=ranks,
         )
     state.algorithm = algorithm.adapt({name.removeprefix("actor/"): value for name, value in updated.items()})
     state.step += 1
     row: dict[str, Any] = {"step": state.step}
     row |= rollout_metrics(rollouts, algorithm.group_size) | batch_metrics(batch, kept)
     row |= advantage_metrics(batch, targets) | critic_metrics(batch, targets)
-    work = parts.work.step(rollouts, kept, algorithm, config, policy_updated=num_updates > 0)
+    scoring = scoring_work(parts.reward, ranks)
+    work = parts.work.step(rollouts, kept, algorithm, config, scoring, policy_updated=num_updates > 0)
     measured = meter.take() | parts.trainer.clock.take()
     measured["time/step_s"] = time.perf_counter() - start
-    measured["time/other_s"] = measured["time/step_s"] - sum(measured[f"time/{phase}_s"] for phase in PHASES)
+    measured = ranks.of_leader(measured) | ranks.largest({k: v for k, v in measured.items() if k.startswith("memory/")})
+    measured["time/other_s"] = measured["time/step_s"] - sum(measured.get(f"time/{phase}_s", 0.0) for phase in PHASES)
     generated, trained = (sum(len(r.completion.token_ids) for r in part) for part in (rollouts, kept))
     state.count(
         {
@@ -136,7 +166,7 @@ def one_step(parts: Parts, state: State, progress: float) -> Step:
             "data/tokens_generated": generated,
             "data/tokens_trained": trained,
             "data/updates": num_updates,
-            "cost/device_s": measured["time/step_s"],
+            "cost/device_s": measured["time/step_s"] * ranks.size,
         }
         | ({"cost/flops": sum(work.values())} if work else {})
     )
@@ -147,6 +177,8 @@ def one_step(parts: Parts, state: State, progress: float) -> Step:
 
 def gather(parts: Parts, state: State) -> tuple[list[Rollout], list[Rollout]]:
     """One step's rollouts: all that were generated, and those of the groups that the algorithm keeps.
+
+    Each rank generates and scores its share of the prompts, and all hold them all, in one order.
 
     Raises:
         NoSignalError: no group was kept in any round.
@@ -159,9 +191,18 @@ def gather(parts: Parts, state: State) -> tuple[list[Rollout], list[Rollout]]:
     for _ in range(algorithm.max_rounds):
         seed = (config.seed, "rollout", stream.position)
         with parts.meter.phase("rollout"):
-            sampled = generate(parts.rollout, stream.take(num_prompts), algorithm.group_size, config.sampling, seed)
+            mine = parts.ranks.share(stream.take(num_prompts))
+            sampled = generate(parts.rollout, mine, algorithm.group_size, config.sampling, seed)
+            parts.ranks.meet()  # so that the phase takes as long as its slowest rank
         with parts.meter.phase("score"):
-            rollouts = score(parts.task, sampled)
+            judged = score(parts.task, sampled)
+        if parts.reward is not None:
+            with parts.meter.phase("reward_model"):
+                judged = rewarded(judged, parts.reward, config.reward_model)
+        with parts.meter.phase("score"):
+            size = algorithm.group_size
+            groups = [judged[i : i + size] for i in range(0, len(judged), size)]
+            rollouts = [rollout for group in parts.ranks.collect(groups) for rollout in group]
         keep = algorithm.keep_group(scored(rollouts, config.sampling.budget)).tolist()
         everything += rollouts
         kept += [r for r, wanted in zip(rollouts, keep, strict=True) if wanted]

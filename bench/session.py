@@ -1,7 +1,7 @@
 """One run from settings to summary: drives the loop, records, evaluates, resumes."""
 
 import signal
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -9,17 +9,22 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, Self, cast
 
+from torch import Tensor
+
 from bench import checkpoint
 from bench.checkpoint import Best, best_folder
 from bench.config import Budget, UserError
 from bench.console import Display, profile, tracker
 from bench.evaluate import describe, judge, problem_rows, summarise
 from bench.loaded import Loaded, arm_name
-from bench.models import latest_checkpoint, load_model, named_weights
+from bench.meter import is_out_of_memory
+from bench.models import latest_checkpoint, load_model, weights_for
+from bench.ranks import ALONE, Ranks, first_to_tell, lost_peer
 from bench.record import Recorder, read_json, write_json
-from bench.resolve import resolve
-from bench.rollout import Rollout
-from bench.run import NoSignalError, State, train, used
+from bench.remedy import change
+from bench.resolve import hardware_of, resolve
+from bench.rollout import EngineError, Rollout
+from bench.run import NoSignalError, State, at_start, train, used
 from bench.settings import Chosen, Tree, from_tree
 from bench.stability import indices
 from bench.train import DivergedError
@@ -47,18 +52,19 @@ class Interrupt(AbstractContextManager["Interrupt"]):
         self.asked = True
 
 
-def start(chosen: Chosen) -> int:
+def start(chosen: Chosen, ranks: Ranks = ALONE) -> int:
     """Run from the beginning; returns the exit code."""
-    chosen = resolve(chosen)
-    loaded, display = Loaded(chosen), Display(quiet=chosen.config.quiet)
+    chosen = resolve(chosen, ranks.size)
+    loaded, display = loaded_parts(chosen, ranks), Display(quiet=chosen.config.quiet, silent=not ranks.leads)
     loaded.announce(display)
-    recorder = Recorder.create(run_path(chosen))
-    write_json(recorder.path / "config.json", loaded.tree)
-    write_json(recorder.path / "provenance.json", loaded.provenance())
-    return Session(loaded, recorder, display).drive(State(algorithm=chosen.config.algo), Best())
+    recorder = Recorder.create(run_path(chosen), ranks)
+    if ranks.leads:
+        write_json(recorder.path / "config.json", loaded.tree)
+        write_json(recorder.path / "provenance.json", loaded.provenance())
+    return Session(loaded, recorder, display).drive(at_start(chosen.config.algo, loaded.work), Best())
 
 
-def resume(path: Path, *, quiet: bool) -> int:
+def resume(path: Path, *, quiet: bool, ranks: Ranks = ALONE) -> int:
     """Go on from the last checkpoint of a run, exactly as if it had not been stopped.
 
     Raises:
@@ -71,15 +77,38 @@ def resume(path: Path, *, quiet: bool) -> int:
     del tree["arm"]  # follows from the rest
     chosen = from_tree(tree, str(path / "config.json"))
     chosen = replace(chosen, config=replace(chosen.config, quiet=quiet))
-    loaded, recorder, display = Loaded(chosen), Recorder(path), Display(quiet=quiet)
-    state, best = State(algorithm=chosen.config.algo), Best()
+    loaded, recorder = loaded_parts(chosen, ranks), Recorder(path, ranks)
+    display = Display(quiet, silent=not ranks.leads)
+    state, best = at_start(chosen.config.algo, loaded.work), Best()
     counts: dict[str, int] | None = None
     if (path / "checkpoint").is_dir() and any((path / "checkpoint").glob("step-*[0-9]")):
         state, best, counts = checkpoint.load(latest_checkpoint(path), loaded)
     recorder.rewind(counts)
+    ranks.meet()  # all have read the summary
     summary.unlink(missing_ok=True)
     display.say(f"resuming {path} after step {state.step}")
     return Session(loaded, recorder, display).drive(state, best)
+
+
+def loaded_parts(chosen: Chosen, ranks: Ranks) -> Loaded:
+    """The run's parts.
+
+    Raises:
+        UserError: what keeps them from being loaded, lack of memory among it.
+    """
+    try:
+        return Loaded(chosen, ranks)
+    except RuntimeError as error:
+        if is_out_of_memory(error):
+            raise UserError("out of memory while loading the models: python -m bench plan says what fits") from error
+        raise
+
+
+def out_of_memory(error: Exception, loaded: Loaded) -> str:
+    """In which phase, for which model, and what to change."""
+    place: list[str] = error.__notes__
+    remedy = change(loaded.config, loaded.work.shape, hardware_of(loaded.config, loaded.ranks.size), place)
+    return f"out of memory in {' of '.join(reversed(place))}; {remedy}"
 
 
 def run_path(chosen: Chosen) -> Path:
@@ -95,6 +124,7 @@ class Session:
 
     def __init__(self, loaded: Loaded, recorder: Recorder, display: Display) -> None:
         self.loaded = loaded
+        self.ranks = loaded.ranks
         self.config = loaded.config
         self.recorder = recorder
         self.display = display
@@ -105,16 +135,22 @@ class Session:
         status, message, diverged_at = "finished", None, None
         with self.display, Interrupt() as interrupt:
             try:
-                self._loop(state, best, interrupt)
-                status = "interrupted" if interrupt.asked else "finished"
+                status = "interrupted" if self._loop(state, best, interrupt) else "finished"
             except DivergedError as error:
                 diverged_at = state.step + 1
                 status, message = "diverged", f"diverged in step {diverged_at}: {error}"
             except NoSignalError as error:
                 status, message = "no-signal", f"step {state.step + 1}: {error}"
+            except EngineError as error:
+                return self._fail(f"step {state.step + 1}: {error}{self._log_of(error)}; {self._how_to_go_on()}")
             except OSError as error:
-                self.display.always(f"cannot write: {error}; free some space, then run --resume {recorder.path}")
-                return 1
+                return self._fail(f"cannot write: {error}; free some space, then run --resume {recorder.path}")
+            except RuntimeError as error:
+                if is_out_of_memory(error):
+                    return self._fail(f"step {state.step + 1}: {out_of_memory(error, self.loaded)}")
+                if lost_peer(error):
+                    return self._fail(f"step {state.step + 1}: another process has ended; {self._how_to_go_on()}")
+                raise
         rows = recorder.rows("steps")
         recorder.close(
             {
@@ -134,13 +170,32 @@ class Session:
         self.display.always(str(recorder.path))
         return EXIT_CODES[status]
 
-    def _loop(self, state: State, best: Best, interrupt: Interrupt) -> None:
+    def _fail(self, message: str) -> int:
+        """One process tells it; the launcher then ends the others, which wait for this one."""
+        if first_to_tell():
+            self.display.alarm(message)
+        return 1
+
+    def _log_of(self, error: EngineError) -> str:
+        """Keep what the engine's process wrote, if it has one, and say where."""
+        if not error.log:
+            return ""
+        path = self.recorder.path / "engine.log"
+        path.write_text(error.log)
+        return f"; what it wrote is in {path}"
+
+    def _how_to_go_on(self) -> str:
+        with_launch = ", by the same launch" if self.ranks.size > 1 else ""
+        return f"go on from the last checkpoint{with_launch}: python -m bench run --resume {self.recorder.path}"
+
+    def _loop(self, state: State, best: Best, interrupt: Interrupt) -> bool:
+        """Returns whether it was interrupted."""
         config, recorder, budget = self.config, self.recorder, Budget.parse(self.config.budget)
-        send = tracker(config.track, str(recorder.path), self.loaded.tree)
+        send = tracker(config.track if self.ranks.leads else "none", str(recorder.path), self.loaded.tree)
         if state.step == 0:
             self._evaluate(state, "test")
             self._validate(state, best)
-        saved = state.step
+        saved, stopped = state.step, False
         for step in train(self.loaded.parts(), state):
             recorder.write("steps", step.row)
             recorder.write_many("completions", self._examples(step.row["step"], step.rollouts))
@@ -151,15 +206,21 @@ class Session:
             if state.step % config.checkpoint_every == 0:
                 checkpoint.save(recorder, self.loaded, state, best)
                 saved = state.step
-            if interrupt.asked:
+            stopped = self.ranks.any(interrupt.asked)
+            if stopped:
                 break
         if saved < state.step:
             checkpoint.save(recorder, self.loaded, state, best)
-        if not interrupt.asked:
+        if not stopped:
+            if config.eval.every and state.step % config.eval.every:
+                self._validate(state, best)  # so that every curve reaches the end of its run
             if config.eval.checkpoint == "best":
                 kept = load_model(str(recorder.path / "checkpoint" / best_folder(best.step)))
-                self.loaded.rollout.load_weights(named_weights(cast("Any", kept).to(self.loaded.device)))
-            self._evaluate(state, "test")
+                kept = cast("Any", kept).to(self.loaded.device)
+                self._evaluate(state, "test", weights_for(config.engine.rollout, kept))
+            else:
+                self._evaluate(state, "test")
+        return stopped
 
     def _validate(self, state: State, best: Best) -> None:
         if not self.config.eval.every:
@@ -168,13 +229,19 @@ class Session:
         if self.config.eval.checkpoint == "best" and accuracy > best.accuracy:
             best.accuracy, best.step = accuracy, state.step
             self.loaded.trainer.save_model(self.recorder.path / "checkpoint" / best_folder(state.step))
+            self.ranks.meet()
 
-    def _evaluate(self, state: State, split: Split) -> float:
+    def _evaluate(self, state: State, split: Split, weights: Iterator[tuple[str, Tensor]] | None = None) -> float:
+        """Judge the policy, or these weights."""
         config, loaded = self.config.eval, self.loaded
         if split not in loaded.data:
             return -1.0
         with loaded.meter.phase("evaluate"):
-            verdicts = list(judge(loaded.rollout, loaded.task, loaded.data[split], config, self.config.sampling.budget))
+            loaded.rollout.load_weights(weights or loaded.trainer.weights())
+            problems = self.ranks.share(loaded.data[split])
+            mine = list(judge(loaded.rollout, loaded.task, problems, config, self.config.sampling.budget))
+            verdicts = self.ranks.collect(mine)
+            loaded.rollout.sleep()
         summary = summarise(verdicts, config.num_samples)
         place: Tree = {"step": state.step, "split": split, "task": loaded.chosen.task_name}
         self.recorder.write("evals", place | summary | state.counters | loaded.meter.take())
@@ -193,6 +260,8 @@ class Session:
                 "finish_reason": r.completion.finish_reason,
                 "reference": r.problem.reference,
                 "reward": r.score.reward,
+                "rules_reward": r.rules_reward,
+                "model_reward": r.model_reward,
                 "correct": r.score.correct,
                 "answer": r.score.answer,
                 "error": r.score.error,

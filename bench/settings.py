@@ -25,7 +25,14 @@ from bench.record import plain
 from tasks.core import Task
 
 Tree = dict[str, Any]
-SHORT = {"--engine": "--engine.train", "--rollout": "--engine.rollout"}
+SHORT = {
+    "--engine": "--engine.train",
+    "--rollout": "--engine.rollout",
+    "--zero": "--engine.zero",
+    "--offload": "--engine.offload",
+    "--reward-model": "--reward-model.path",
+}
+LISTS = ("--engine.offload", "--lora.targets")  # several values, with commas or without
 BOX = re.compile(r"[╭╮╰╯│─]+|-{3,}|^\s*[|+]|[|+]\s*$")  # drawn in ASCII where the terminal knows no more
 
 
@@ -115,9 +122,18 @@ def parse(arguments: Sequence[str]) -> Chosen:
 
 
 def long_names(arguments: Sequence[str]) -> list[str]:
-    """The arguments with every short flag written out."""
-    split = ((flag, equals + value) for flag, equals, value in (a.partition("=") for a in arguments))
-    return [SHORT.get(flag, flag) + rest for flag, rest in split]
+    """The arguments with every short flag written out, and values joined by commas apart."""
+    written: list[str] = []
+    listing = False
+    for argument in arguments:
+        flag, equals, value = argument.partition("=")
+        if flag.startswith("--"):
+            flag = SHORT.get(flag, flag)
+            listing = flag in LISTS
+            written += [flag, *value.split(",")] if listing and equals else [flag + equals + value]
+        else:
+            written += argument.split(",") if listing else [argument]
+    return written
 
 
 def with_recipe(tree: Tree, name: str) -> Tree:

@@ -12,9 +12,12 @@ from algorithms import ops
 from algorithms.core import Aggregation, Algorithm, Batch, Rows, Scored, Targets, TokenLoss, required
 from bench.batch import Padded, Sequences, cut, micro_batches
 from bench.config import CriticConfig
+from bench.meter import blamed_on
+from bench.ranks import ALONE, Ranks
 from bench.trainer import Role, TrainEngine
 
 Metrics = dict[str, float]
+OWNERS = {"old_logprobs": "policy", "ref_logprobs": "reference", "values": "critic"}
 RowsT = TypeVar("RowsT", bound=Rows)
 
 
@@ -67,8 +70,9 @@ def annotate(
     scores: Scored,
     rollout_logprobs: Tensor,
     max_tokens: int,
+    ranks: Ranks = ALONE,
 ) -> Batch:
-    """The batch as the algorithm sees it: old policy, and the columns that it needs."""
+    """The batch as the algorithm sees it: old policy, and the columns that it needs. Whole on every rank."""
     passes = {"old_logprobs": engine.logprobs}
     if "ref_logprobs" in algorithm.needs:
         passes["ref_logprobs"] = engine.ref_logprobs
@@ -76,12 +80,15 @@ def annotate(
         passes["values"] = engine.values
     mask = sequences.mask
     columns: dict[str, Tensor] = {}
-    for rows in micro_batches(sequences, torch.arange(len(sequences)), max_tokens):
+    for rows, counts in shared_out(sequences, torch.arange(len(sequences)), max_tokens, ranks):
         padded = sequences.pad(rows)
         for name, run in passes.items():
-            part = run(padded).cpu()
+            with blamed_on(OWNERS[name]):
+                part = run(padded).cpu()
             columns.setdefault(name, part.new_zeros(mask.shape))
-            columns[name][rows, : part.shape[1]] = part
+            columns[name][rows, : part.shape[1]] += counts * part
+    engine.park()
+    columns = {name: ranks.total(column) for name, column in columns.items()}
     shared: dict[str, Any] = {f.name: getattr(scores, f.name) for f in fields(scores)}
     return Batch(**shared, **columns, mask=mask, rollout_logprobs=rollout_logprobs)  # pyright: ignore[reportArgumentType]
 
@@ -98,6 +105,7 @@ def update(
     generator: torch.Generator,
     *,
     critic_only: bool = False,
+    ranks: Ranks = ALONE,
 ) -> tuple[Metrics, int]:
     """All of one step's optimizer updates, in order: the critic's pass, then the policy's.
 
@@ -111,11 +119,11 @@ def update(
     if "values" in algorithm.needs:
         for _ in range(critic.num_epochs):
             for rows in minibatches(len(sequences), critic.num_minibatches, generator):
-                critic_step(engine, algorithm, sequences, batch, targets, rows, rates.critic, max_tokens, means)
+                critic_step(engine, algorithm, sequences, batch, targets, rows, rates.critic, max_tokens, means, ranks)
     num_updates = 0
     for _ in range(0 if critic_only else algorithm.num_epochs):
         for rows in minibatches(len(sequences), algorithm.num_minibatches, generator):
-            policy_step(engine, algorithm, sequences, batch, targets, rows, rates.policy, max_tokens, means)
+            policy_step(engine, algorithm, sequences, batch, targets, rows, rates.policy, max_tokens, means, ranks)
             num_updates += 1
     return means.result(), num_updates
 
@@ -135,6 +143,7 @@ def policy_step(
     lr: float,
     max_tokens: int,
     means: Means,
+    ranks: Ranks = ALONE,
 ) -> None:
     """One update of the policy."""
 
@@ -142,10 +151,21 @@ def policy_step(
         output = engine.forward(padded, entropy_grad="entropy" in algorithm.needs)
         return algorithm.policy_loss(output, part, part_targets)
 
-    loss = accumulate(
-        engine, sequences, batch, targets, rows, algorithm.aggregation, max_tokens, micro_loss, means, "actor"
-    )
-    apply(engine, "policy", lr, loss, means, "actor")
+    with blamed_on("policy"):
+        loss = accumulate(
+            engine,
+            sequences,
+            batch,
+            targets,
+            rows,
+            algorithm.aggregation,
+            max_tokens,
+            micro_loss,
+            means,
+            "actor",
+            ranks,
+        )
+        apply(engine, "policy", lr, loss, means, "actor")
 
 
 def critic_step(
@@ -158,14 +178,18 @@ def critic_step(
     lr: float,
     max_tokens: int,
     means: Means,
+    ranks: Ranks = ALONE,
 ) -> None:
     """One update of the critic; its loss is a mean over tokens whatever the policy's aggregation is."""
 
     def micro_loss(padded: Padded, part: Batch, part_targets: Targets) -> TokenLoss:
         return algorithm.value_loss(engine.values(padded), part, part_targets)
 
-    loss = accumulate(engine, sequences, batch, targets, rows, "token-mean", max_tokens, micro_loss, means, "critic")
-    apply(engine, "critic", lr, loss, means, "critic")
+    with blamed_on("critic"):
+        loss = accumulate(
+            engine, sequences, batch, targets, rows, "token-mean", max_tokens, micro_loss, means, "critic", ranks
+        )
+        apply(engine, "critic", lr, loss, means, "critic")
 
 
 class MicroLoss(Protocol):
@@ -185,20 +209,20 @@ def accumulate(
     micro_loss: MicroLoss,
     means: Means,
     prefix: str,
+    ranks: Ranks = ALONE,
 ) -> float:
     """One gradient over `rows`, by micro-batches; returns the loss.
 
     The weights are formed over the whole optimizer batch, so the micro-batch losses add up to its loss however it
-    is split.
+    is split, over ranks, too.
     """
     counted = targets.loss_mask if targets.loss_mask is not None else batch.mask
     weights = torch.zeros(batch.mask.shape)
     weights[rows] = ops.loss_weights(counted[rows], aggregation, batch.max_new_tokens)
     share = torch.zeros(batch.mask.shape)
     share[rows] = ops.loss_weights(counted[rows], "token-mean", batch.max_new_tokens)
-    loss = 0.0
-    metrics: defaultdict[str, float] = defaultdict(float)
-    for micro in micro_batches(sequences, rows, max_tokens):
+    sums: defaultdict[str, float] = defaultdict(float)
+    for micro, counts in shared_out(sequences, rows, max_tokens, ranks):
         padded = sequences.pad(micro)
         width = int(padded.lengths.max())
         out = micro_loss(
@@ -206,15 +230,31 @@ def accumulate(
             to_device(cut(batch, micro, width), engine.device),
             to_device(cut(targets, micro, width), engine.device),
         )
-        part = (weights[micro, :width].to(engine.device) * out.loss).sum()
+        part = (counts * weights[micro, :width].to(engine.device) * out.loss).sum()
         engine.backward(part)
-        loss += float(part.detach())
+        sums["loss"] += float(part.detach())
+        of_tokens = counts * share[micro, :width].to(engine.device)
         for name, value in out.metrics.items():
-            metrics[f"{prefix}/{name}"] += float((share[micro, :width].to(engine.device) * value.detach()).sum())
-    means.add(dict(metrics), weight=float(counted[rows].sum()))
+            sums[f"{prefix}/{name}"] += float((of_tokens * value.detach()).sum())
+    metrics = ranks.sum(sums)
+    loss = metrics.pop("loss")
+    means.add(metrics, weight=float(counted[rows].sum()))
     if "actor/kl" in metrics:
         means.maximum("actor/kl_max", metrics["actor/kl"])
     return loss
+
+
+def shared_out(sequences: Sequences, rows: Tensor, max_tokens: int, ranks: Ranks) -> list[tuple[Tensor, bool]]:
+    """This rank's micro-batches of `rows`, each with whether it counts.
+
+    Every rank has as many, since passes of sharded weights are made together: what is missing is made up by the
+    shortest row once more, which then counts for nothing.
+    """
+    totals = (sequences.prompt_lengths + sequences.lengths)[rows]
+    order = rows[totals.argsort(descending=True, stable=True)]
+    parts = [micro_batches(sequences, order[rank :: ranks.size], max_tokens) for rank in range(ranks.size)]
+    mine = [(part, True) for part in parts[ranks.rank]]
+    return mine + [(order[-1:], False)] * (max(map(len, parts)) - len(mine))
 
 
 def apply(engine: TrainEngine, role: Role, lr: float, loss: float, means: Means, prefix: str) -> None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Literal, Protocol
 
 import torch
 from torch import Tensor
@@ -32,6 +32,10 @@ class TrainEngine(Protocol):
         """(b, t) of the frozen reference, no gradient."""
         ...
 
+    def park(self) -> None:
+        """Give back the device's memory that only `ref_logprobs` needs."""
+        ...
+
     def values(self, padded: Padded) -> Tensor:
         """(b, t) of the critic, differentiable."""
         ...
@@ -49,15 +53,15 @@ class TrainEngine(Protocol):
         ...
 
     def weights(self) -> Iterator[tuple[str, Tensor]]:
-        """The policy's weights by name."""
+        """The policy's weights by name, as the rollout engine takes them."""
         ...
 
-    def state(self) -> dict[str, Any]:
-        """All that resuming needs beside the policy's saved model."""
+    def save_state(self, folder: Path) -> None:
+        """Write all that resuming needs into a new folder; every rank calls it and writes its part."""
         ...
 
-    def load_state(self, state: dict[str, Any]) -> None:
-        """Take up `state` where it was left."""
+    def load_state(self, folder: Path) -> None:
+        """Take up what `save_state` left."""
         ...
 
     def memory(self) -> dict[str, int]:
@@ -65,5 +69,5 @@ class TrainEngine(Protocol):
         ...
 
     def save_model(self, path: Path) -> None:
-        """The policy in Hugging Face format."""
+        """The policy in Hugging Face format, or its adapter in peft's."""
         ...

@@ -1,29 +1,68 @@
 """The engines that the settings name. Each is imported when it is chosen, so that none is needed by the others."""
 
-import importlib.util
+from pathlib import Path
 from typing import Any
 
+import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from bench.config import RunConfig, UserError
+from bench.config import EngineConfig, RunConfig, UserError
+from bench.lora import is_adapted, prepare, weights_at
+from bench.models import require
+from bench.ranks import Ranks
+from bench.reward import RewardEngine
 from bench.rollout import RolloutEngine
 from bench.trainer import TrainEngine
 
 
-def rollout_engine(
-    config: RunConfig, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, location: str
-) -> RolloutEngine:
-    """What generates; `location` is where the model came from.
+def adapters(config: RunConfig, model: PreTrainedModel) -> None:
+    """Give the model adapters, where the settings want them.
 
     Raises:
-        UserError: its extra is not installed.
+        UserError: peft is not installed, a wanted layer is not there, or the hub's adapter is to be trained.
     """
+    if is_adapted(model) and not config.lora.rank:
+        raise UserError(f"--model {config.model} is an adapter: download it and give its folder")
+    if config.lora.rank:
+        require("peft", "--lora.rank", "lora")
+        prepare(model, config.lora, config.engine.dtype, config.seed)
+
+
+def rollout_engine(
+    engine: EngineConfig,
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    location: str,
+    *,
+    max_tokens: int,
+    own_weights: bool = False,
+) -> RolloutEngine:
+    """What generates.
+
+    Args:
+        engine: names it, and says where it runs.
+        model: the policy as it is trained.
+        tokenizer: the policy's.
+        location: where the model came from.
+        max_tokens: longest prompt and completion together.
+        own_weights: it must be able to hold other weights than the model's.
+
+    Raises:
+        UserError: its extra is not installed, or it cannot load the model.
+    """
+    if engine.rollout == "vllm":
+        require("vllm", "--rollout vllm", "vllm")
+        from bench.engines.vllm import VLLMRollout
+
+        return VLLMRollout(model, tokenizer, engine, location=weights_at(location), max_tokens=max_tokens)
     from bench.engines.hf import HFRollout
 
-    return HFRollout(model, tokenizer, config.engine)
+    return HFRollout(model, tokenizer, engine, own_weights=own_weights)
 
 
-def train_engine(config: RunConfig, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> TrainEngine:
+def train_engine(
+    config: RunConfig, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, ranks: Ranks
+) -> TrainEngine:
     """What trains.
 
     Raises:
@@ -36,16 +75,26 @@ def train_engine(config: RunConfig, model: PreTrainedModel, tokenizer: PreTraine
         "optimizer": config.optimizer,
         "critic": config.critic,
     }
+    if config.engine.train == "deepspeed":
+        require("deepspeed", "--engine deepspeed", "deepspeed")
+        from bench.engines.deepspeed_train import DeepSpeedEngine
+
+        return DeepSpeedEngine(model, tokenizer, ranks=ranks, **settings)
     from bench.engines.torch_train import TorchEngine
 
     return TorchEngine(model, tokenizer, **settings)
 
 
-def require(package: str, flag: str, extra: str) -> None:
-    """Refuse a setting whose package is absent.
+def reward_engine(config: RunConfig, device: torch.device) -> RewardEngine | None:
+    """The learned reward, where one is wanted.
 
     Raises:
-        UserError: with the command that installs it.
+        UserError: it cannot be loaded, or it is no classifier with one label.
     """
-    if importlib.util.find_spec(package) is None:
-        raise UserError(f'{flag} needs {package}: pip install "ppo-vs-grpo-bench[{extra}]"')
+    if config.reward_model.path is None:
+        return None
+    from bench.engines.reward import ClassifierReward
+
+    path = Path(config.reward_model.path).expanduser()
+    location = str(path) if path.is_dir() else config.reward_model.path
+    return ClassifierReward(location, device, config.engine.dtype, config.engine.tokens_at_once)

@@ -1,5 +1,7 @@
 """Rollouts by a transformers model: one prefill a group, the cache expanded, finished rows dropped."""
 
+import copy
+import inspect
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import cast
@@ -10,7 +12,8 @@ from transformers import DynamicCache, PreTrainedModel, PreTrainedTokenizerBase
 from transformers.cache_utils import DynamicLayer
 
 from bench.config import EngineConfig, Sampling
-from bench.models import autocast, eos_ids
+from bench.meter import storage_bytes
+from bench.models import autocast, encode, eos_ids
 from bench.rollout import Completion
 
 COMPACT_BELOW = 0.8  # share of unfinished rows below which copying the cache costs less than decoding the rest
@@ -95,23 +98,31 @@ def keep_mass(logprobs: Tensor, sampling: Sampling) -> Tensor:
 
 
 class HFRollout:
-    """A `RolloutEngine` that generates from the very modules being trained: no copy that could fall out of step."""
+    """A `RolloutEngine` that generates from the very modules being trained: no copy that could fall out of step.
 
-    def __init__(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, engine: EngineConfig) -> None:
-        self.model = model
+    With `own_weights` it has a copy after all, for rollouts from weights that lag behind.
+    """
+
+    def __init__(
+        self,
+        model: PreTrainedModel,
+        tokenizer: PreTrainedTokenizerBase,
+        engine: EngineConfig,
+        *,
+        own_weights: bool = False,
+    ) -> None:
+        self.model = copy.deepcopy(model).requires_grad_(False) if own_weights else model
+        self.weights_bytes = storage_bytes(self.model.parameters()) if own_weights else 0
         self.tokenizer = tokenizer
         self.engine = engine
         self.eos = torch.tensor(eos_ids(model, tokenizer), device=model.device)
         self.cache_bytes = 0  # largest key-value cache so far
+        known = inspect.signature(model.forward).parameters
+        self.cache_name = "cache" if "cache" in known else "past_key_values"  # as in transformers 5.19
 
     def encode(self, prompt: str) -> list[int]:
-        """Token ids of a user message in the chat template (of the bare text where the model has none)."""
-        if self.tokenizer.chat_template is None:
-            return self.tokenizer(prompt)["input_ids"]  # type: ignore[return-value]
-        message = [{"role": "user", "content": prompt}]
-        return self.tokenizer.apply_chat_template(  # type: ignore[return-value]
-            message, add_generation_prompt=True, tokenize=True, return_dict=False
-        )
+        """Token ids of a user message in the chat template."""
+        return encode(self.tokenizer, prompt)
 
     def load_weights(self, weights: Iterator[tuple[str, Tensor]]) -> None:
         """Copy what is not already the same storage."""
@@ -119,6 +130,9 @@ class HFRollout:
         for name, tensor in weights:
             if own[name].data_ptr() != tensor.data_ptr():
                 own[name].data.copy_(tensor)
+
+    def sleep(self) -> None:
+        """It holds nothing between calls."""
 
     @torch.no_grad()
     def generate(
@@ -205,9 +219,9 @@ class HFRollout:
                 input_ids=tokens,
                 attention_mask=mask,
                 position_ids=positions,
-                cache=cache,
                 use_cache=True,
                 logits_to_keep=1,
+                **{self.cache_name: cache},
             )
         return out.logits[:, -1].float()
 

@@ -1,6 +1,7 @@
 """The networks' own passes: log-probs of generated tokens, entropy, and the critic."""
 
 import copy
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -11,11 +12,15 @@ from bench.models import output_layer
 
 
 class Critic(nn.Module):
-    """The policy's architecture with a scalar head that starts at 0: V(s) (b, l) for every position."""
+    """The policy's architecture with a scalar head that starts at 0: V(s) (b, l) for every position.
+
+    What the policy holds frozen is shared with it, so that with adapters a critic costs its adapters and its head.
+    """
 
     def __init__(self, policy: PreTrainedModel) -> None:
         super().__init__()
-        self.backbone = copy.deepcopy(policy.base_model)
+        frozen = {id(p): p for p in policy.base_model.parameters() if not p.requires_grad}
+        self.backbone = copy.deepcopy(policy.base_model, cast("dict[int, Any]", frozen))
         self.head = nn.Linear(policy.config.get_text_config().hidden_size, 1, dtype=policy.dtype)
         nn.init.zeros_(self.head.weight)
         nn.init.zeros_(self.head.bias)
@@ -24,6 +29,19 @@ class Critic(nn.Module):
         """(b, t) the value of the state that each generated token was drawn from."""
         hidden = self.backbone(input_ids=padded.tokens, use_cache=False).last_hidden_state
         return padded.unflatten(at_least_float32(self.head(padded.states(hidden))[:, 0]))
+
+
+class Scorer(nn.Module):
+    """A policy whose forward pass is `token_logprobs`: what wraps modules wraps the whole of it."""
+
+    def __init__(self, model: PreTrainedModel, temperature: float) -> None:
+        super().__init__()
+        self.model = model
+        self.temperature = temperature
+
+    def forward(self, padded: Padded) -> tuple[Tensor, Tensor]:
+        """(n,) and (n, V), row by row."""
+        return token_logprobs(self.model, padded, self.temperature)
 
 
 def token_logprobs(model: PreTrainedModel, padded: Padded, temperature: float) -> tuple[Tensor, Tensor]:

@@ -64,15 +64,18 @@ def report(
     question: str = "",
     reference: str | None = None,
     target: float | None = None,
+    arms: Sequence[str] = (),
     extra: Sequence[Table] = (),
 ) -> Path:
     """Write `tables/`, `figures/`, `summary.md`, `report.md` and `index.html` below `out`; returns the page's path.
+
+    `arms` is the order in which arms are shown; without it, the order in which they were first run.
 
     Raises:
         FileNotFoundError: no run directory below `paths`.
     """
     records = load(find_runs(paths), out / "cache")
-    found = settings(records)
+    found = settings(records, arms)
     tables = [*_tables(found, records, reference, target), *extra]
     figures = draw(found, records, reference)
     for name in ("tables", "figures"):

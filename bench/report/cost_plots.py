@@ -21,7 +21,8 @@ def memory_by_role(setting: Setting, records: Records) -> Drawn | None:
     stacked(axes, [arm.name for arm in setting.arms], unit, "GiB" if large else "MiB")
     legend(canvas, axes)
     caption = (
-        f"Bytes held by role, counted from storages, largest over a run's steps, mean over runs ({sizes(setting)})."
+        f"Bytes held by role, counted from storages, largest over a run's steps, mean over runs ({sizes(setting)}). "
+        "The cache of the rollout and the activations of the update never exist at once."
     )
     return "Memory by role", caption, canvas
 

@@ -5,7 +5,17 @@ from collections.abc import Sequence
 from bench.report.groups import Setting
 from bench.report.tables import Row, Table, number, quantity, text
 
-ROLES = ("policy", "reference", "critic", "reward_model", "gradients", "optimizer", "kv_cache")
+ROLES = (
+    "policy",
+    "reference",
+    "critic",
+    "reward_model",
+    "gradients",
+    "optimizer",
+    "activations",
+    "rollout_weights",
+    "kv_cache",
+)
 
 
 def cost(settings: Sequence[Setting]) -> Table:
@@ -50,7 +60,8 @@ def memory(settings: Sequence[Setting]) -> Table:
         title="Memory, GiB",
         note=(
             "The largest over a run's steps, mean over runs. Roles are counted from storages; a role that is not held "
-            "is missing. Peaks are the driver's, of the whole process, in each phase."
+            "is missing; the cache of the rollout and the activations of the update never exist at once. Peaks are the "
+            "driver's, of the whole process, in each phase."
         ),
     )
 

@@ -89,18 +89,20 @@ def differ(a: dict[int, float], b: dict[int, float]) -> Difference | None:
     return unpaired(list(a.values()), list(b.values())) if a and b else None
 
 
-def settings(records: Records) -> list[Setting]:
-    """Every setting, its arms in the order in which they were first run."""
+def settings(records: Records, order: Sequence[str] = ()) -> list[Setting]:
+    """Every setting; its arms in the order given, the others after them as they were first run."""
     runs = figures(records).sort_values(["started_at", "path"])
     # of two runs of one arm and seed the later one counts
     runs = runs.drop_duplicates(["setting_key", "arm", "seed"], keep="last")
     groups = list(runs.groupby("setting_key", sort=False))
     labels = _labels([frame for _, frame in groups])
-    return [Setting(label=label, arms=_arms(frame)) for label, (_, frame) in zip(labels, groups, strict=True)]
+    return [Setting(label=label, arms=_arms(frame, order)) for label, (_, frame) in zip(labels, groups, strict=True)]
 
 
-def _arms(runs: Frame) -> list[Arm]:
-    arms = runs.groupby("arm", sort=False)
+def _arms(runs: Frame, order: Sequence[str]) -> list[Arm]:
+    arms = sorted(
+        runs.groupby("arm", sort=False), key=lambda arm: order.index(arm[0]) if arm[0] in order else len(order)
+    )
     return [
         Arm(name=str(name), algo=str(frame["algo"].iloc[0]), runs=frame.set_index("seed").sort_index())
         for name, frame in arms

@@ -30,7 +30,7 @@ def learning_curves(setting: Setting, records: Records) -> Drawn | None:
             if name not in found:
                 continue
             runs = found[name].values()
-            end = max(float(x[-1]) for x, _ in runs)
+            end = _common_end(setting, name, {seed: float(x[-1]) for seed, (x, _) in found[name].items()})
             grid = np.linspace(max(float(x[0]) for x, _ in runs), end, GRID)
             heights = np.array([np.interp(grid, x, y, left=np.nan, right=np.nan) for x, y in runs])
             draw_band(axes, grid, 100 * heights, look, f"{name} (n={len(heights)})")
@@ -43,9 +43,17 @@ def learning_curves(setting: Setting, records: Records) -> Drawn | None:
     legend(canvas, panels[0])
     caption = (
         f"Accuracy during training, mean and 95% t interval over seeds ({sizes(setting)}); the grey line marks the "
-        "cost that every finished run reached. A cross marks where a run diverged; the mean goes on with the others."
+        "cost that every finished run reached; a mean ends where the first finished run of its arm does. A cross marks "
+        "where a run diverged; the mean goes on with the others."
     )
     return ("Learning curves", caption, canvas) if drawn else None
+
+
+def _common_end(setting: Setting, name: str, ends: dict[int, float]) -> float:
+    """How far every run of the arm reaches, those that broke apart: past it a mean would be of other runs."""
+    arm = next(arm for arm in setting.arms if arm.name == name)
+    whole = arm.runs.index[arm.runs["status"] == "finished"]
+    return min((end for seed, end in ends.items() if seed in whole), default=max(ends.values()))
 
 
 def _mark_lost(axes: Axes, setting: Setting, name: str, found: dict[int, tuple[Floats, Floats]], colour: Any) -> None:  # noqa: ANN401
@@ -79,9 +87,15 @@ def training_metrics(setting: Setting, records: Records) -> Drawn | None:
 
 
 def _by_step(setting: Setting, arm: Arm, steps: Frame, name: str) -> Frame:
-    """(runs, steps) of one metric, without the runs that do not have it."""
-    part = steps.loc[steps["path"].isin(setting.paths(arm)), ["path", "step", name]].dropna()
-    return part.assign(path=part["path"].astype(str)).pivot_table(index="path", columns="step", values=name)
+    """(runs, steps) of one metric, without the runs that do not have it, as far as every finished run went."""
+    paths = setting.paths(arm)
+    part = steps.loc[steps["path"].isin(paths), ["path", "step", name]].dropna()
+    if part.empty:
+        return part
+    part = part.assign(seed=part["path"].astype(str).map(paths))
+    ends = part.groupby("seed")["step"].max()
+    end = _common_end(setting, arm.name, {int(seed): float(end) for seed, end in ends.items()})
+    return part[part["step"] <= end].pivot_table(index="seed", columns="step", values=name)
 
 
 def critic(setting: Setting, records: Records) -> Drawn | None:

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from bench.metric_reference import METRICS, find
+from bench.report.costs import ROLES
 from docs.generate_metrics import page
 from tests.bench.test_run import run
 
@@ -25,3 +26,9 @@ def test_names_are_unique() -> None:
 def test_the_page_is_up_to_date() -> None:
     """`python -m docs.generate_metrics` writes it."""
     assert (Path(__file__).parents[2] / "docs" / "metrics.md").read_text() == page()
+
+
+def test_the_report_shows_every_role_whose_memory_is_logged() -> None:
+    logged = {m.name for m in METRICS if m.name.startswith("memory/") and m.name.endswith("_gib")}
+    shown = {f"memory/{role}_gib" for role in ROLES}
+    assert logged - {"memory/roles_gib", "memory/unexplained_gib"} <= shown

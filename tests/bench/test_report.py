@@ -300,6 +300,27 @@ def test_figures_are_labelled_and_say_their_n(tmp_path: Path) -> None:
     assert figures["sweep"].canvas.axes[0].get_xlabel() == "algo.group_size"
 
 
+def test_arms_are_shown_in_the_order_asked_for(study: Path) -> None:
+    records = loaded(study)
+    (setting,) = settings(records)
+    first, second = (arm.name for arm in setting.arms)
+    (turned,) = settings(records, [second, first])
+    assert [arm.name for arm in turned.arms] == [second, first]
+
+
+def test_a_mean_curve_ends_where_its_first_finished_run_does(tmp_path: Path) -> None:
+    """Past that point a mean over the runs left would move because runs leave, not because any learns."""
+    for seed, steps in enumerate((4, 4, 8)):
+        make_run(tmp_path / "runs", "grpo", seed, steps=steps, config={"budget": "samples=1024"})
+    records = loaded(tmp_path / "runs")
+    figures = {figure.name: figure for figure in gallery.draw(settings(records), records, None)}
+    ends = {max(line.get_xdata()[-1] for line in axes.lines) for axes in figures["training"].canvas.axes if axes.lines}  # type: ignore[index]
+    assert ends == {4}
+    samples = figures["learning"].canvas.axes[0]
+    short = records.steps.groupby("path", observed=True)["data/samples_generated"].max().min()
+    assert max(samples.lines[0].get_xdata()) == short  # type: ignore[arg-type]
+
+
 def test_the_report_never_loads_torch() -> None:
     code = "import bench.report, bench.stats, sys; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

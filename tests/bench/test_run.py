@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,7 @@ SMALL = [
     "2",
     "--quiet",
 ]
+needs_peft = pytest.mark.skipif(find_spec("peft") is None, reason="peft is not installed")
 TIMES = ("time/", "perf/", "memory/", "cost/device_s")
 
 
@@ -46,7 +48,7 @@ def rows(path: Path, stream: str = "steps") -> list[dict[str, Any]]:
 
 
 def weights(path: Path) -> dict[str, torch.Tensor]:
-    state = torch.load(latest_checkpoint(path) / "state.pt", weights_only=True)["trainer"]
+    state = torch.load(latest_checkpoint(path) / "trainer" / "engine.pt", weights_only=True)
     return {f"{role}.{k}": v for role, module in state["modules"].items() for k, v in module.items()}
 
 
@@ -88,6 +90,15 @@ def test_counters_add_up(grpo: Path) -> None:
     assert last["cost/flops"] > 0
 
 
+def test_a_curve_begins_with_nothing_spent_and_reaches_the_end_of_its_run(tmp_path: Path) -> None:
+    """Validation every second step of three: the start costs 0, not nothing known, and the end is looked at too."""
+    flags = ["--budget", "steps=3", "--algo.group-size", "4", "--eval.every", "2", "--eval.validation-limit", "4"]
+    seen = [r for r in rows(run(tmp_path, "--algo", "grpo", *flags), "evals") if r["split"] == "validation"]
+    assert [(r["step"], r["data/samples_generated"]) for r in seen] == [(0, 0), (2, 32), (3, 48)]
+    first = json.loads(next(tmp_path.glob("*/evals.jsonl")).read_text().splitlines()[0])
+    assert first["cost/device_s"] == first["cost/flops"] == 0
+
+
 def test_a_metric_is_absent_rather_than_zero(grpo: Path, tmp_path: Path) -> None:
     assert not any(name.startswith("critic/") for row in rows(grpo) for name in row)
     ppo = rows(run(tmp_path, "--algo", "ppo", "--budget", "steps=1"))[0]
@@ -115,10 +126,12 @@ def test_one_seed_one_result_another_seed_another(algo: str, tmp_path: Path) -> 
     assert rows(first) != rows(other)
 
 
-@pytest.mark.parametrize("algo", ["grpo", "ppo"])
-def test_a_killed_run_resumes_to_the_same_rows_and_weights(algo: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "setting", ["grpo", "ppo", pytest.param("ppo --lora.rank 4 --algo.kl-coef 0.01", marks=needs_peft)]
+)
+def test_a_killed_run_resumes_to_the_same_rows_and_weights(setting: str, tmp_path: Path) -> None:
     """tr-58, tr-59: kill -9 after step 2 of 5; all but times equal the run left alone, bit for bit."""
-    flags = ["--algo", algo, "--budget", "steps=5", "--optimizer.schedule", "linear"]
+    flags = ["--algo", *setting.split(), "--budget", "steps=5", "--optimizer.schedule", "linear"]
     whole = run(tmp_path / "whole", *flags)
     process = subprocess.Popen(
         [sys.executable, "-m", "bench", "run", *SMALL, *flags, "--out", str(tmp_path / "killed")]
@@ -164,10 +177,11 @@ def test_resume_refuses_a_checkpoint_of_other_settings(tmp_path: Path, capsys: p
 def test_resume_refuses_a_damaged_checkpoint(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = run(tmp_path, "--budget", "steps=2")
     (path / "summary.json").unlink()
-    state = latest_checkpoint(path) / "state.pt"
-    state.write_bytes(state.read_bytes()[:1000])
-    assert main(["run", "--resume", str(path), "--quiet"]) == 2
-    assert "cannot be read" in capsys.readouterr().err
+    for part in ("trainer/engine.pt", "state.pt"):
+        state = latest_checkpoint(path) / part
+        state.write_bytes(state.read_bytes()[:1000])
+        assert main(["run", "--resume", str(path), "--quiet"]) == 2
+        assert "cannot be read" in capsys.readouterr().err
 
 
 def test_an_existing_run_directory_is_refused(

@@ -16,9 +16,21 @@ from bench.config import UserError
 from bench.gate.accuracy import Results, read_runs
 from bench.gate.costs import Side, WorkerError
 from bench.gate.training import with_missing
+from tasks.core import Split
+from tasks.gsm8k import Gsm8k
 from tests.faults.forks import forked, spawned
 
 TIMEOUT_S = 900
+
+
+def small_data(folder: Path) -> Path:
+    """2000 and 300 of the embedded model's problems, read from files: making all of them takes longer than a run."""
+    folder.mkdir(parents=True)
+    splits: tuple[tuple[Split, int], ...] = (("train", 2000), ("test", 300))
+    for split, count in splits:
+        rows = Gsm8k().procedural(split)[:count]
+        (folder / f"{split}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return folder
 
 
 class ForkedWorker:

@@ -3,7 +3,7 @@
 unchanged   base and head are one tree: at most 1 red of 20, idle (as the machine is) or `loaded` (as many busy
             processes as cores beside it)
 slow        rollout takes a quarter longer: by work in one half of the checks, by waiting in the other
-memory      a tenth more: of the key-value cache in one half, of the update's peak in the other
+memory      a tenth more: of the key-value cache in one half, of the whole process in the other
 """
 
 import json
@@ -25,11 +25,11 @@ from bench.gate.tolerances import parse_tolerances
 from bench.gate.verdict import EXIT_CODES, looks, overall
 from tests.faults.forks import copy_tree
 from tests.faults.listed import Fault
-from tests.gate.forked import ForkedWorker
+from tests.gate.forked import ForkedWorker, small_data
 from tests.gate.planted import edited
 
 RESULTS = Path(__file__).with_name("tier2.json")
-SETTINGS = {"algo_name": "grpo", "samples_per_step": 64, "eval": {"limit": 1}}
+SETTINGS = {"algo_name": "grpo", "samples_per_step": 32, "eval": {"limit": 1}}
 TIMED = "started = __import__('time').thread_time()\n    groups = engine.generate(prompts, seeds, sampling)\n    "
 LONGER = "0.25 * (__import__('time').thread_time() - started)"
 EDITS = {
@@ -67,7 +67,7 @@ EDITS = {
             tests=[],
             file="bench/train.py",
             old="    means = Means()\n    if",
-            new="    ballast = torch.ones(__import__('psutil').Process().memory_info().rss // 40)\n"
+            new="    globals().setdefault('kept', torch.ones(__import__('psutil').Process().memory_info().rss // 40))\n"
             "    means = Means()\n    if",
         ),
     ),
@@ -89,7 +89,7 @@ def load(count: int) -> Generator[None]:
 def check(base: Path, head: Path, scratch: Path) -> dict[str, object]:
     """What tier 2 says."""
     settings = scratch / "settings.toml"
-    settings.write_text(tomli_w.dumps(SETTINGS))
+    settings.write_text(tomli_w.dumps(SETTINGS | {"data": str(small_data(scratch / "data"))}))
     start = time.monotonic()
     with ExitStack() as stack:
         trees: dict[Side, Path] = {"base": base, "head": head}

@@ -27,6 +27,7 @@ class Scripted:
     """A sampler that answers the n-th prompt it is given with the n-th script: one length and verdict a sample."""
 
     cache_bytes = 0
+    weights_bytes = 0
 
     def __init__(self, scripts: Sequence[Sequence[tuple[int, str]]]) -> None:
         self.scripts = iter(scripts)
@@ -43,6 +44,9 @@ class Scripted:
 
     def load_weights(self, weights: Iterator[tuple[str, Tensor]]) -> None:
         """It has none."""
+
+    def sleep(self) -> None:
+        """It holds nothing."""
 
 
 def completion(length: int, text: str) -> Completion:
