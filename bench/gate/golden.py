@@ -24,7 +24,7 @@ from bench.gate.formulas import formulas
 from bench.gate.stored import BUDGET, StoredRollouts, StoredTask, stored_model
 from bench.meter import Meter
 from bench.record import plain
-from bench.run import LOOP_VERSION, Parts, State, train
+from bench.run import LOOP_VERSION, Parts, at_start, train
 from bench.trainer import Role
 from bench.work import Work
 
@@ -196,7 +196,7 @@ def training(method: Algorithm) -> Iterator[tuple[str, float]]:
         meter=Meter(engine.device),
         work=Work(None, 1.0),
     )
-    for step in train(parts, State(algorithm=method)):
+    for step in train(parts, at_start(method, parts.work)):
         for name, value in step.row.items():
             if not name.startswith(CLOCKS) and value is not None:
                 yield f"step {step.row['step']} {name}", float(value)

@@ -79,6 +79,7 @@ class StoredRollouts:
     """A `RolloutEngine` that plays back: each time a problem is asked again, its next completions."""
 
     cache_bytes = 0
+    weights_bytes = 0
 
     def __init__(self) -> None:
         self._used = [0] * NUM_PROBLEMS
@@ -97,6 +98,9 @@ class StoredRollouts:
 
     def load_weights(self, weights: Iterator[tuple[str, Tensor]]) -> None:
         """Playing back needs none."""
+
+    def sleep(self) -> None:
+        """Nothing to give back."""
 
     def _next(self, p: int) -> Completion:
         c = self._used[p] % SIBLINGS

@@ -20,7 +20,7 @@ from typing import Any, TextIO
 from bench.loaded import Loaded
 from bench.meter import CpuDriver, Meter, Phase
 from bench.resolve import resolve
-from bench.run import Parts, State, one_step
+from bench.run import Parts, State, at_start, one_step
 from bench.settings import Chosen, parse
 
 Cost = dict[str, Any]
@@ -97,7 +97,8 @@ def serve(path: str, requests: TextIO, replies: TextIO) -> None:
     """Load, say so, then one step for each line."""
     loaded = Loaded(still(resolve(parse(["--config", path]))))
     meter = PatientMeter(loaded.meter)
-    steps = costs(replace(loaded.parts(), meter=meter), meter, State(algorithm=loaded.config.algo))
+    parts = replace(loaded.parts(), meter=meter)
+    steps = costs(parts, meter, at_start(loaded.config.algo, parts.work))
     print(json.dumps({"ready": True}), file=replies, flush=True)
     for _ in requests:
         print(json.dumps(next(steps)), file=replies, flush=True)

@@ -29,7 +29,7 @@ from tests.gate.forked import ForkedWorker, small_data
 from tests.gate.planted import edited
 
 RESULTS = Path(__file__).with_name("tier2.json")
-SETTINGS = {"algo_name": "grpo", "samples_per_step": 32, "eval": {"limit": 1}}
+SETTINGS = {"algo_name": "grpo", "samples_per_step": 32, "eval": {"limit": 1}, "task": {"template": "plain"}}
 TIMED = "started = __import__('time').thread_time()\n    groups = engine.generate(prompts, seeds, sampling)\n    "
 LONGER = "0.25 * (__import__('time').thread_time() - started)"
 EDITS = {
