@@ -85,9 +85,7 @@ def costs(parts: Parts, meter: PatientMeter, state: State) -> Iterator[Cost]:
         yield {
             "wall_s": wall,
             "own_s": {name: seconds - waits[name] for name, seconds in wall.items()},
-            "tokens": {
-                k: row[f"data/tokens_{k}"] - before.get(f"data/tokens_{k}", 0) for k in ("generated", "trained")
-            },
+            "tokens": {k: row[f"data/tokens_{k}"] - before[f"data/tokens_{k}"] for k in ("generated", "trained")},
             "memory": {k.removeprefix("memory/"): v for k, v in row.items() if k.startswith("memory/")},
         }
         meter.waits = {}

@@ -1,7 +1,9 @@
 """Tier 3: the verdict on runs over seeds, its errors under repeated looks, and records made by other programs."""
 
 import json
+import re
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -152,3 +154,23 @@ def test_a_run_that_was_not_tested_after_training_is_lost(tmp_path: Path) -> Non
     rows = [json.loads(line) for line in (path / "evals.jsonl").read_text().splitlines()]
     (path / "evals.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows if row["step"] == 0))
     assert read_runs(tmp_path)["mine"].lost == {0: "no test accuracy after training"}
+
+
+def test_the_records_that_the_documents_describe_are_enough(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "gate.md").read_text()
+    (example,) = re.findall(r"^```python\n(# write_records\.py\n.*?)^```", page, re.DOTALL | re.MULTILINE)
+    names: dict[str, Any] = {}
+    exec(example, names)
+    monkeypatch.chdir(tmp_path)
+    for seed in range(4):
+        names["write_run"](Path(f"runs/base/{seed}"), seed=seed, before=0.2, after=0.6 + 0.01 * seed)
+        names["write_run"](Path(f"runs/head/{seed}"), seed=seed + 10, before=0.2, after=0.61 + 0.01 * seed)
+        names["write_run"](Path(f"runs/bad/{seed}"), seed=seed + 10, before=0.2, after=0.4 + 0.01 * seed)
+    flags = ["check", "--tiers", "3", "--quiet", "--against", "runs/base", "--runs"]
+    assert main([*flags, "runs/head"]) == 0
+    assert main([*flags, "runs/bad"]) == 1
+    names["write_run"](Path("runs/head/4"), seed=14, before=0.2, after=0.6, status="failed")
+    assert main([*flags, "runs/head"]) == 1
+    assert main(["check", "--tiers", "3", "--runs", "runs/base", "--update-baseline", "--reason", "1.4"]) == 0
+    assert Path("results/baselines/8xH100-80GB/gsm8k-my-1b-grpo-steps100.json").exists()
+    assert main(["check", "--tiers", "3", "--quiet", "--runs", "runs/bad"]) == 1
