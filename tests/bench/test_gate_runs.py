@@ -13,6 +13,8 @@ ROOT = Path(__file__).parents[2]
 SMALL = ["--algo", "grpo", "--quiet", "--set", "samples-per-step=16", "eval.limit=6", "eval.num-samples=0"]
 STEPS = ["--tiers", "2", "--pairs", "3", "--max-pairs", "3"]
 RUNS = ["--tiers", "3", "--seeds", "3", "--max-seeds", "3", "--budget", "steps=1"]
+UPDATE = '    with meter.phase("update"):\n'
+BROKEN = ("bench/run.py", UPDATE, UPDATE + "        1 / 0\n")
 
 pytestmark = pytest.mark.slow
 
