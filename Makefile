@@ -53,7 +53,7 @@ $(VENV)/.ready: pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 		{ echo "Python >= 3.11 is needed; name one: make PYTHON=python3.12"; exit 2; }
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --constraint constraints.txt --editable ".[dev,gguf,sandbox,track]"
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable ".[dev,gguf,lora,sandbox,track]"
 	touch $@
 
 clean:

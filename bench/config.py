@@ -77,6 +77,34 @@ class CriticConfig:
 
 
 @dataclass(frozen=True, kw_only=True)
+class LoraConfig:
+    """Low-rank adapters in place of every weight (arXiv:2106.09685). An adapter as --model brings its own settings."""
+
+    rank: int = 0
+    """Of the adapters; 0 trains every weight."""
+    alpha: float = 32.0
+    """The adapters' product is scaled by alpha / rank."""
+    targets: tuple[str, ...] = ()
+    """Names of the layers that get adapters, such as q_proj v_proj. None given: every linear one but the output's."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RewardModelConfig:
+    """A learned reward: weight * (score - mean) / std + rules_weight * the task's own. `correct` stays the task's."""
+
+    path: str | None = None
+    """A sequence classifier with one label, a folder or a hub id; `--reward-model` for short. None: no model."""
+    weight: float = 1.0
+    """Of the model's score."""
+    rules_weight: float = 0.0
+    """Of the task's reward, beside a model; without one the task's reward is all there is."""
+    mean: float = 0.0
+    """Subtracted from a score: what the model gives on average, measured beforehand."""
+    std: float = 1.0
+    """Divides it: the spread of the model's scores, measured beforehand."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class EngineConfig:
     """Where and how the models run."""
 
@@ -164,6 +192,7 @@ class RunConfig:
     """Steps by which the sampler's weights lag behind the policy's, as in asynchronous training: docs/rollouts.md."""
     reward: str | None = None
     """`pkg.mod:function` of (problem, completion) that replaces the task's reward; what is correct stays the task's."""
+    reward_model: RewardModelConfig = field(default_factory=RewardModelConfig)
     data: Path | None = None
     """A file, or a folder of train.jsonl and test.jsonl, in the data set's official format."""
     source: Literal["auto", "procedural", "path", "hub"] = "auto"
@@ -177,6 +206,7 @@ class RunConfig:
     sampling: Sampling = field(default_factory=Sampling)
     optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
     critic: CriticConfig = field(default_factory=CriticConfig)
+    lora: LoraConfig = field(default_factory=LoraConfig)
     engine: EngineConfig = field(default_factory=EngineConfig)
     eval: EvalConfig = field(default_factory=EvalConfig)
     name: str | None = None

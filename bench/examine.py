@@ -9,8 +9,9 @@ from bench.config import EMBEDDED, EngineConfig, EvalConfig, RunConfig, Sampling
 from bench.console import Display
 from bench.engines.build import rollout_engine
 from bench.evaluate import describe, judge, problem_rows, summarise
+from bench.lora import is_adapted
 from bench.meter import Meter
-from bench.models import encode, load_model, load_tokenizer, locate, pick_device
+from bench.models import encode, load_model, load_tokenizer, locate, pick_device, weights_for
 from bench.plugins import find_task
 from bench.record import Recorder, provenance, read_json, write_json
 from bench.resolve import is_embedded, with_source
@@ -73,6 +74,8 @@ def examine(command: EvalCommand) -> int:
         tokenizer = load_tokenizer(location)
         longest = max((len(encode(tokenizer, p.prompt)) for part in problems.values() for p in part), default=1)
         engine = rollout_engine(command.engine, model, tokenizer, location, max_tokens=longest + budget)
+        if is_adapted(model):
+            engine.load_weights(weights_for(command.engine.rollout, model))
     stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%S")
     recorder = Recorder.create(command.out / f"{stamp}-{Path(command.model).name}-{'-'.join(names)}".replace(":", "."))
     write_json(recorder.path / "config.json", command)

@@ -11,13 +11,17 @@ widths d and d_v:
     prefill   a prompt of p tokens         2 W p + 2 L H (d + d_v) p^2 + 2 h V              once for each group
     decode    n tokens after it            sum over i = 1 .. n-1 of  2 W + 2 L H (d + d_v) (p + i) + 2 h V
     forward   p + n tokens, n outputs      2 W (p + n) + 2 L H (d + d_v) (p + n)^2 + 2 h V n
-    backward                               twice the forward pass
+    backward                               twice the forward pass; with adapters, less one product a frozen matrix
 
 The first completion token comes from the prefill's last position, and the last is never fed back: n tokens take n - 1
 decoding passes. Attention is counted over the full square although it is causal, as torch's FlopCounterMode and the
 usual model-FLOPs utilisation do (arXiv:2204.02311, appendix B). Padding, norms, activations, rotary positions and the
 optimizer are not counted. Checkpointing each decoder layer adds its forward pass again, less the MLP's last projection,
 whose output nothing saved (torch stops the recomputation before it).
+
+With adapters of A elements (`ModelShape.adapters`) W grows by A, which is trained; the matrices beside them are frozen,
+the vocabulary head too, and need the gradient of their input only. That of the first layer's input, which nothing
+needs, is counted all the same, as are the adapters in a reference that is the policy with its adapters off.
 """
 
 from collections.abc import Sequence
@@ -43,7 +47,7 @@ Lengths = Sequence[int] | NDArray[np.int64]  # (N,) token counts
 def layer_flops(shape: ModelShape, tokens: int, query_keys: int) -> int:
     """The decoder layers for `tokens` tokens whose queries meet `query_keys` keys in all."""
     attention = 2 * shape.layers * shape.heads * (shape.head_dim + shape.value_dim)
-    return 2 * shape.active_weights * tokens + attention * query_keys
+    return 2 * (shape.active_weights + shape.adapters) * tokens + attention * query_keys
 
 
 def prefill_flops(shape: ModelShape, prompts: Lengths) -> int:
@@ -72,8 +76,13 @@ def forward_flops(shape: ModelShape, prompts: Lengths, completions: Lengths, *, 
 
 
 def backward_flops(shape: ModelShape, prompts: Lengths, completions: Lengths, *, head: int | None = None) -> int:
-    """Gradients of every weight and activation: two products for each of the forward pass's."""
-    return 2 * forward_flops(shape, prompts, completions, head=head)
+    """Gradients of every weight and activation: two products for each of the forward pass's, one where it is frozen."""
+    both = 2 * forward_flops(shape, prompts, completions, head=head)
+    if not shape.adapters:
+        return both
+    p, n = _pair(prompts, completions)
+    frozen_head = shape.hidden * shape.vocab * _total(n) if head is None else 0
+    return both - 2 * (shape.active_weights * _total(p + n) + frozen_head)
 
 
 def recompute_flops(shape: ModelShape, prompts: Lengths, completions: Lengths) -> int:

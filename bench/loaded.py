@@ -1,11 +1,13 @@
 """The parts of a run, loaded and checked. Nothing is written before they are all there."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, cast
 
 from bench.config import RunConfig, UserError
 from bench.console import Display, check_tracker
-from bench.engines.build import rollout_engine, train_engine
+from bench.engines.build import adapters, reward_engine, rollout_engine, train_engine
+from bench.lora import adapter_parameters
 from bench.meter import Meter
 from bench.models import load_model, load_tokenizer, locate, pick_device
 from bench.plugins import RewardedTask, imported
@@ -14,7 +16,7 @@ from bench.record import provenance
 from bench.resolve import is_embedded
 from bench.run import Parts
 from bench.settings import Chosen, Tree
-from bench.shape import ModelShape
+from bench.shape import ModelShape, countable
 from bench.work import Work, measured_peak
 from tasks.core import DataError, Problem, Split, Task
 
@@ -47,6 +49,7 @@ class Loaded:
             self.tokenizer = load_tokenizer(self.location)
             self.model = cast("Any", load_model(self.location)).to(self.device)
             self.num_parameters = self.model.num_parameters()  # before an engine shares them out
+            adapters(config, self.model)
             self.rollout = rollout_engine(
                 config.engine,
                 self.model,
@@ -56,6 +59,7 @@ class Loaded:
                 own_weights=config.rollout_lag > 0 or config.engine.shards_weights,
             )
             self.trainer = train_engine(config, self.model, self.tokenizer, ranks)
+            self.reward = reward_engine(config, self.device)
         self.load_cost = self.meter.take()
         self.trainer.clock.running = config.profile
         self.work = Work(self._shape(), measured_peak(self.device, config.engine.dtype) * ranks.size)
@@ -76,6 +80,7 @@ class Loaded:
             trainer=self.trainer,
             meter=self.meter,
             work=self.work,
+            reward=self.reward,
             ranks=self.ranks,
         )
 
@@ -89,6 +94,9 @@ class Loaded:
         if engine.train == "deepspeed":
             where += f", deepspeed ZeRO-{engine.zero} over {self.ranks.size} processes"
         say(f"         {config.model}: {self.num_parameters / 1e6:.2f}M parameters, {where}")
+        if config.lora.rank:
+            trained = sum(p.numel() for p in adapter_parameters(self.model))
+            say(f"         LoRA of rank {config.lora.rank}: {trained / 1e6:.2f}M parameters trained beside them")
         say(f"hardware preset {config.preset}")
         for split, problems in self.data.items():
             facts = self._provenance_of(split)
@@ -99,6 +107,7 @@ class Loaded:
             say(f"         {self.num_dropped} problems dropped: prompts over {config.max_prompt_tokens} tokens")
         algo = config.algo
         models = [role for role in self.trainer.memory() if role in ("policy", "critic", "reference")]
+        models += ["reward_model"] if self.reward is not None else []
         say(
             f"method   {self.chosen.algo_name}: {config.samples_per_step // algo.group_size} prompts x "
             f"{algo.group_size} a step, {algo.num_epochs * algo.num_minibatches} updates, lr {config.optimizer.lr:g}; "
@@ -174,8 +183,8 @@ class Loaded:
         return num_dropped
 
     def _shape(self) -> ModelShape | None:
-        """Sizes to count work by; None for an architecture whose work is not counted."""
-        try:
-            return ModelShape.from_config(self.model.config)
-        except ValueError:
+        """Sizes to count work by; None where that of one of the models is not counted."""
+        shape = countable(self.model.config)
+        if shape is None or (self.reward is not None and self.reward.shape is None):
             return None
+        return replace(shape, adapters=sum(p.numel() for p in adapter_parameters(self.model)))

@@ -11,7 +11,7 @@ import psutil
 import torch
 from torch import Tensor
 
-Phase = Literal["load", "rollout", "score", "logprobs", "update", "sync", "evaluate"]
+Phase = Literal["load", "rollout", "score", "reward_model", "logprobs", "update", "sync", "evaluate"]
 GIB = 2**30
 
 
@@ -140,10 +140,14 @@ def tree_pss() -> int:
     return total
 
 
+def storages(tensors: Iterable[Tensor]) -> dict[int, int]:
+    """Bytes by address of what is behind these tensors: tied weights and views are there once."""
+    return {t.untyped_storage().data_ptr(): t.untyped_storage().nbytes() for t in tensors}
+
+
 def storage_bytes(tensors: Iterable[Tensor]) -> int:
-    """Bytes behind these tensors, each storage once: tied weights and views do not count twice."""
-    storages = {t.untyped_storage().data_ptr(): t.untyped_storage().nbytes() for t in tensors}
-    return sum(storages.values())
+    """Their sum."""
+    return sum(storages(tensors).values())
 
 
 class Meter:

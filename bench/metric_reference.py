@@ -22,9 +22,12 @@ def _table(text: str) -> tuple[Metric, ...]:
 
 METRICS = _table(
     """
-    reward/mean | reward | completion | The task's reward of all that was generated in the step, before any shaping by the algorithm.
+    reward/mean | reward | completion | The reward of all that was generated in the step, by rules, a learned model or both, before any shaping by the algorithm.
     reward/std | reward | completion | Its sample standard deviation.
     reward/max | reward | step | Its largest value.
+    reward/rules_mean | reward | completion | The task's own reward, before its weight. With a reward model only.
+    reward/model_mean | score | completion | The reward model's score as it gives it, before mean, std and weight.
+    reward/model_std | score | completion | Its sample standard deviation.
     reward/correct_frac | share | completion | Completions judged right, whatever the reward mixes in.
     reward/solve_frac | share | prompt | Prompts with at least one right completion. Group methods only.
     reward/frac_all_correct_groups | share | prompt | Groups whose every completion is right.
@@ -69,6 +72,7 @@ METRICS = _table(
     time/sync_s | s | step | Handing the weights to the sampler.
     time/rollout_s | s | step | Generation, all rounds.
     time/score_s | s | step | Verdicts.
+    time/reward_model_s | s | step | Scores by a learned reward model; absent without one.
     time/logprobs_s | s | step | Old log-probs, reference log-probs and values.
     time/update_s | s | step | Advantages, forward, backward, optimizer.
     time/other_s | s | step | The step less the phases above.
@@ -83,8 +87,10 @@ METRICS = _table(
     perf/mfu | share | step | Counted operations over the step's time and the machine's peak (measured, in provenance.json).
     perf/mfu/* | share | step | The same of one phase.
     memory/policy_gib | GiB | step | Weights and buffers, from storages.
-    memory/reference_gib | GiB | step | Weights and buffers of the frozen reference.
-    memory/critic_gib | GiB | step | Weights and buffers of the critic.
+    memory/reference_gib | GiB | step | Weights and buffers of the frozen reference. Absent where it is the policy without its adapters.
+    memory/reference_host_gib | GiB | step | The same of a reference that is off-loaded: in the host's memory, no part of roles_gib.
+    memory/critic_gib | GiB | step | Weights and buffers of the critic, less what it shares with the policy.
+    memory/reward_model_gib | GiB | step | Weights and buffers of a learned reward model.
     memory/gradients_gib | GiB | step | The larger of the policy's and the critic's, which never exist at once.
     memory/optimizer_gib | GiB | step | States of every optimizer.
     memory/activations_gib | GiB | step | What autograd keeps for the backward pass of the largest micro-batch, weights apart.
@@ -100,7 +106,7 @@ METRICS = _table(
     data/tokens_generated | tokens | cumulative | Those of dropped groups included.
     data/tokens_trained | tokens | cumulative | Those of completions trained on.
     data/updates | updates | cumulative | Policy updates.
-    cost/flops | operations | cumulative | Counted work, formulas in bench/flops.py; critic, reference and dropped groups included.
+    cost/flops | operations | cumulative | Counted work, formulas in bench/flops.py; critic, reference, reward model and dropped groups included.
     cost/device_s | s | cumulative | Seconds of steps on one device.
     """  # noqa: E501 - one definition a line
 )

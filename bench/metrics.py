@@ -18,7 +18,7 @@ UNREAD = ("no-answer", "unparseable")  # errors of a completion in which no answ
 
 
 def rollout_metrics(rollouts: Sequence[Rollout], group_size: int) -> Row:
-    """Of everything that was generated, whatever is trained on: rewards as the task gave them, verdicts, lengths."""
+    """Of everything that was generated, whatever is trained on: rewards before any shaping, verdicts, lengths."""
     scores = scored(rollouts, 0)
     rewards, correct = scores.rewards, scores.correct.float()
     row: Row = {
@@ -36,6 +36,7 @@ def rollout_metrics(rollouts: Sequence[Rollout], group_size: int) -> Row:
         "verifier/timeout_frac": mean_of([r.score.error == "timeout" for r in rollouts]),
         "verifier/error_frac": mean_of([r.score.error is not None for r in rollouts]),
     }
+    row |= reward_parts(rollouts)
     for rule, count in Counter(r.score.rule for r in rollouts if r.score.rule is not None).items():
         row[f"verifier/rule/{rule}"] = count / len(rollouts)
     if group_size > 1:
@@ -47,6 +48,18 @@ def rollout_metrics(rollouts: Sequence[Rollout], group_size: int) -> Row:
             "reward/frac_zero_std_groups": float((ops.spread(rewards, scores.group, "population") == 0).float().mean()),
         }
     return row
+
+
+def reward_parts(rollouts: Sequence[Rollout]) -> Row:
+    """What rules and a learned model each gave, before their weights; absent without a model."""
+    scores = [r.model_reward for r in rollouts if r.model_reward is not None]
+    if not scores:
+        return {}
+    return {
+        "reward/rules_mean": mean_of([r.rules_reward for r in rollouts]),
+        "reward/model_mean": mean_of(scores),
+        "reward/model_std": float(torch.tensor(scores).std()) if len(scores) > 1 else None,
+    }
 
 
 def batch_metrics(batch: Batch, kept: Sequence[Rollout]) -> Row:

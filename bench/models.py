@@ -1,6 +1,7 @@
 """Models by name: ours, a folder, the hub, or a GGUF that a package carries."""
 
 import contextlib
+import importlib.util
 import os
 import subprocess
 import sys
@@ -14,6 +15,7 @@ import torch
 from torch import Tensor, nn
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 
+from bench import lora
 from bench.config import ASSETS, EMBEDDED, UserError
 
 SMOLLM2 = "smollm2-135m"
@@ -61,18 +63,30 @@ def latest_checkpoint(run: Path) -> Path:
 
 
 def load_tokenizer(location: str) -> PreTrainedTokenizerBase:
-    """The tokenizer at `locate`'s answer."""
+    """The tokenizer at `locate`'s answer; an adapter without one has its base model's."""
+    adapter = lora.adapter_folder(location)
+    if adapter is not None and not (adapter / "tokenizer_config.json").is_file():
+        location = lora.base_of(adapter)
     return cast("PreTrainedTokenizerBase", _from_pretrained(AutoTokenizer, location))
 
 
 def load_model(location: str) -> PreTrainedModel:
-    """A causal language model with float32 weights and no dropout, so that two passes give one number."""
+    """A causal language model with float32 weights and no dropout, so that two passes give one number.
+
+    A folder with an adapter gives its base model with the adapter on it, frozen.
+    """
+    adapter = lora.adapter_folder(location)
+    if adapter is not None:
+        require("peft", f"--model {location}, which is an adapter,", "lora")
+        location = lora.base_of(adapter)
     model = cast(
         "PreTrainedModel",
         _from_pretrained(AutoModelForCausalLM, location, dtype=torch.float32, attn_implementation="sdpa"),
     )
     drop_dropout(model)
     check_head(model, location)
+    if adapter is not None:
+        lora.read(model, adapter)
     return model.eval()
 
 
@@ -96,6 +110,12 @@ def check_head(model: PreTrainedModel, location: str) -> None:
         raise UserError(
             f"{location}: the model changes its logits after the output layer; such models are not supported"
         )
+
+
+def checkpoint_activations(model: PreTrainedModel) -> None:
+    """Recompute activations in the backward pass; transformers 5.19 has the older name."""
+    enable = getattr(model, "activation_checkpointing_enable", None) or model.gradient_checkpointing_enable
+    enable({"use_reentrant": False})
 
 
 def output_layer(model: PreTrainedModel) -> nn.Module:
@@ -140,10 +160,25 @@ def pick_device(name: str) -> torch.device:
     return torch.device("cuda" if name == "cuda" or (name == "auto" and torch.cuda.is_available()) else "cpu")
 
 
+def require(package: str, flag: str, extra: str) -> None:
+    """Refuse a setting whose package is absent.
+
+    Raises:
+        UserError: with the command that installs it.
+    """
+    if importlib.util.find_spec(package) is None:
+        raise UserError(f'{flag} needs {package}: pip install "ppo-vs-grpo-bench[{extra}]"')
+
+
 def named_weights(model: nn.Module) -> Iterator[tuple[str, Tensor]]:
     """Detached parameters by name; tied ones once."""
     for name, parameter in model.named_parameters():
         yield name, parameter.detach()
+
+
+def weights_for(rollout: str, model: nn.Module) -> Iterator[tuple[str, Tensor]]:
+    """What a sampler loads: `hf` has the trained modules' own layers, adapters and all; others take them merged."""
+    return named_weights(model) if rollout == "hf" else lora.merged_weights(model)
 
 
 def _from_pretrained(cls: Any, location: str, **kwargs: Any) -> object:  # noqa: ANN401

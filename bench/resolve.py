@@ -7,7 +7,8 @@ from typing import Any, Literal, cast
 
 import torch
 
-from bench.config import ASSETS, EMBEDDED, SOURCES, Budget, RunConfig, Sampling, UserError
+from bench.config import ASSETS, EMBEDDED, SOURCES, Budget, RewardModelConfig, RunConfig, Sampling, UserError
+from bench.lora import settings_for
 from bench.presets import Preset, for_run
 from bench.settings import Chosen, Tree
 from tasks.core import Task
@@ -47,10 +48,12 @@ def resolve(chosen: Chosen, processes: int = 1) -> Chosen:
         critic=replace(
             config.critic, lr=config.critic.lr if config.critic.lr is not None else (1e-3 if ours else 1e-5)
         ),
+        lora=settings_for(config.model, config.lora),
         task=with_source(config, ours=ours),
     )
     check(config)
     check_engine(config, processes)
+    check_models(config)
     return replace(chosen, config=config)
 
 
@@ -68,11 +71,15 @@ def hardware_of(config: RunConfig, processes: int) -> Preset:
     Raises:
         UserError: its devices are not here, or it has not one for each process.
     """
-    cpu = config.engine.device == "cpu" or not torch.cuda.is_available()
     try:
-        return for_run(config.preset, cpu=cpu, processes=processes)
+        return for_run(config.preset, cpu=on_cpu(config), processes=processes)
     except ValueError as error:
         raise UserError(str(error)) from error
+
+
+def on_cpu(config: RunConfig) -> bool:
+    """Whether the models run without a GPU."""
+    return config.engine.device == "cpu" or not torch.cuda.is_available()
 
 
 def with_source(config: RunConfig, *, ours: bool) -> Task:
@@ -135,6 +142,26 @@ def check(config: RunConfig) -> None:
         raise UserError("--eval.checkpoint best needs validation: give --eval.every N")
 
 
+def check_models(config: RunConfig) -> None:
+    """Refuse settings of the models that mean nothing here.
+
+    Raises:
+        UserError: says which, and what would do.
+    """
+    if config.lora.rank < 0:
+        raise UserError(f"--lora.rank {config.lora.rank}: must not be negative; 0 trains every weight")
+    learned = config.reward_model
+    if learned.path is None and learned != RewardModelConfig():
+        raise UserError("--reward-model.* weighs a learned reward: give --reward-model PATH")
+    if learned.std <= 0:
+        raise UserError(f"--reward-model.std {learned.std}: must be above 0")
+    if "reference" in config.engine.offload:
+        if on_cpu(config):
+            raise UserError("--offload reference needs a GPU: on a CPU the reference is in the host's memory already")
+        if config.lora.rank:
+            raise UserError("--offload reference: with adapters the reference is the policy's own base; leave it out")
+
+
 def check_engine(config: RunConfig, processes: int) -> None:
     """Refuse what the training engine cannot do, and a batch that the processes cannot share.
 
@@ -150,6 +177,8 @@ def check_engine(config: RunConfig, processes: int) -> None:
         raise UserError("--offload optimizer needs --zero 1, 2 or 3")
     if "params" in offload and engine.zero != 3:
         raise UserError("--offload params needs --zero 3")
+    if engine.train == "deepspeed" and config.lora.rank:
+        raise UserError("--lora.rank needs --engine torch: adapters train in one process")
     prompts = config.samples_per_step // config.algo.group_size
     if prompts % processes:
         near = max(1, round(prompts / processes)) * processes * config.algo.group_size

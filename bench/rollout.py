@@ -34,6 +34,8 @@ class Rollout:
     prompt_ids: list[int]
     completion: Completion
     score: Score
+    rules_reward: float | None = None  # the task's own, and the learned model's: where the score's reward mixes them
+    model_reward: float | None = None
 
 
 class EngineError(Exception):

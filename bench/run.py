@@ -12,11 +12,12 @@ from bench.config import Budget, RunConfig
 from bench.meter import Meter, Phase
 from bench.metrics import advantage_metrics, batch_metrics, critic_metrics, rollout_metrics
 from bench.ranks import ALONE, Ranks
+from bench.reward import RewardEngine, rewarded
 from bench.rollout import ProblemStream, Rollout, RolloutEngine, generate, generator, score
 from bench.sync import Snapshot, agree, hand_over
 from bench.train import LearningRates, annotate, update
 from bench.trainer import TrainEngine
-from bench.work import Work
+from bench.work import Work, scoring_work
 from tasks.core import Problem, Task
 
 COUNTED = (
@@ -28,7 +29,7 @@ COUNTED = (
     "data/updates",
     "cost/device_s",
 )
-PHASES: tuple[Phase, ...] = ("sync", "rollout", "score", "logprobs", "update")
+PHASES: tuple[Phase, ...] = ("sync", "rollout", "score", "reward_model", "logprobs", "update")
 
 
 class NoSignalError(Exception):
@@ -62,6 +63,7 @@ class Parts:
     trainer: TrainEngine
     meter: Meter
     work: Work
+    reward: RewardEngine | None = None
     ranks: Ranks = ALONE
 
 
@@ -147,11 +149,12 @@ def one_step(parts: Parts, state: State, progress: float) -> Step:
     row: dict[str, Any] = {"step": state.step}
     row |= rollout_metrics(rollouts, algorithm.group_size) | batch_metrics(batch, kept)
     row |= advantage_metrics(batch, targets) | critic_metrics(batch, targets)
-    work = parts.work.step(rollouts, kept, algorithm, config, policy_updated=num_updates > 0)
+    scoring = scoring_work(parts.reward, ranks)
+    work = parts.work.step(rollouts, kept, algorithm, config, scoring, policy_updated=num_updates > 0)
     measured = meter.take() | parts.trainer.clock.take()
     measured["time/step_s"] = time.perf_counter() - start
     measured = ranks.of_leader(measured) | ranks.largest({k: v for k, v in measured.items() if k.startswith("memory/")})
-    measured["time/other_s"] = measured["time/step_s"] - sum(measured[f"time/{phase}_s"] for phase in PHASES)
+    measured["time/other_s"] = measured["time/step_s"] - sum(measured.get(f"time/{phase}_s", 0.0) for phase in PHASES)
     generated, trained = (sum(len(r.completion.token_ids) for r in part) for part in (rollouts, kept))
     state.count(
         {
@@ -190,7 +193,12 @@ def gather(parts: Parts, state: State) -> tuple[list[Rollout], list[Rollout]]:
             sampled = generate(parts.rollout, mine, algorithm.group_size, config.sampling, seed)
             parts.ranks.meet()  # so that the phase takes as long as its slowest rank
         with parts.meter.phase("score"):
-            judged, size = score(parts.task, sampled), algorithm.group_size
+            judged = score(parts.task, sampled)
+        if parts.reward is not None:
+            with parts.meter.phase("reward_model"):
+                judged = rewarded(judged, parts.reward, config.reward_model)
+        with parts.meter.phase("score"):
+            size = algorithm.group_size
             groups = [judged[i : i + size] for i in range(0, len(judged), size)]
             rollouts = [rollout for group in parts.ranks.collect(groups) for rollout in group]
         keep = algorithm.keep_group(scored(rollouts, config.sampling.budget)).tolist()

@@ -18,7 +18,7 @@ from bench.console import Display, profile, tracker
 from bench.evaluate import describe, judge, problem_rows, summarise
 from bench.loaded import Loaded, arm_name
 from bench.meter import is_out_of_memory
-from bench.models import latest_checkpoint, load_model, named_weights
+from bench.models import latest_checkpoint, load_model, weights_for
 from bench.ranks import ALONE, Ranks, first_to_tell, lost_peer
 from bench.record import Recorder, read_json, write_json
 from bench.remedy import change
@@ -216,7 +216,8 @@ class Session:
                 self._validate(state, best)  # so that every curve reaches the end of its run
             if config.eval.checkpoint == "best":
                 kept = load_model(str(recorder.path / "checkpoint" / best_folder(best.step)))
-                self._evaluate(state, "test", named_weights(cast("Any", kept).to(self.loaded.device)))
+                kept = cast("Any", kept).to(self.loaded.device)
+                self._evaluate(state, "test", weights_for(config.engine.rollout, kept))
             else:
                 self._evaluate(state, "test")
         return stopped
@@ -259,6 +260,8 @@ class Session:
                 "finish_reason": r.completion.finish_reason,
                 "reference": r.problem.reference,
                 "reward": r.score.reward,
+                "rules_reward": r.rules_reward,
+                "model_reward": r.model_reward,
                 "correct": r.score.correct,
                 "answer": r.score.answer,
                 "error": r.score.error,

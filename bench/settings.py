@@ -30,8 +30,9 @@ SHORT = {
     "--rollout": "--engine.rollout",
     "--zero": "--engine.zero",
     "--offload": "--engine.offload",
+    "--reward-model": "--reward-model.path",
 }
-LISTS = ("--engine.offload",)  # several values, with commas or without
+LISTS = ("--engine.offload", "--lora.targets")  # several values, with commas or without
 BOX = re.compile(r"[╭╮╰╯│─]+|-{3,}|^\s*[|+]|[|+]\s*$")  # drawn in ASCII where the terminal knows no more
 
 

@@ -57,6 +57,8 @@ class ModelShape:
     """Latent attention: width of the compressed keys and values; 0 is grouped-query attention."""
     rope_dim: int = 0
     """Latent attention: the rotary part of a key, shared by all heads."""
+    adapters: int = 0
+    """Elements of the adapters that are trained in place of the weights; 0: the weights themselves are trained."""
 
     @classmethod
     def from_config(cls, config: Config) -> Self:
@@ -210,3 +212,11 @@ def _latent(c: dict[str, Any]) -> dict[str, int]:
         "kv_rank": int(c["kv_lora_rank"]),
         "rope_dim": int(c["qk_rope_head_dim"]),
     }
+
+
+def countable(config: Config) -> ModelShape | None:
+    """Sizes to count work by; None for an architecture whose work is not counted."""
+    try:
+        return ModelShape.from_config(config)
+    except ValueError:
+        return None

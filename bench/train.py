@@ -86,6 +86,7 @@ def annotate(
             with blamed_on(OWNERS[name]):
                 part = run(padded).float().cpu()
             columns[name][rows, : part.shape[1]] += counts * part
+    engine.park()
     columns = {name: ranks.total(column) for name, column in columns.items()}
     shared: dict[str, Any] = {f.name: getattr(scores, f.name) for f in fields(scores)}
     return Batch(**shared, **columns, mask=mask, rollout_logprobs=rollout_logprobs)  # pyright: ignore[reportArgumentType]

@@ -32,6 +32,10 @@ class TrainEngine(Protocol):
         """(b, t) of the frozen reference, no gradient."""
         ...
 
+    def park(self) -> None:
+        """Give back the device's memory that only `ref_logprobs` needs."""
+        ...
+
     def values(self, padded: Padded) -> Tensor:
         """(b, t) of the critic, differentiable."""
         ...
@@ -49,7 +53,7 @@ class TrainEngine(Protocol):
         ...
 
     def weights(self) -> Iterator[tuple[str, Tensor]]:
-        """The policy's weights by name."""
+        """The policy's weights by name, as the rollout engine takes them."""
         ...
 
     def save_state(self, folder: Path) -> None:
@@ -65,5 +69,5 @@ class TrainEngine(Protocol):
         ...
 
     def save_model(self, path: Path) -> None:
-        """The policy in Hugging Face format."""
+        """The policy in Hugging Face format, or its adapter in peft's."""
         ...

@@ -1,8 +1,8 @@
 """What a step cost: counted operations, rates, and bytes by role."""
 
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -11,6 +11,8 @@ from algorithms.core import Algorithm
 from bench import flops
 from bench.config import RunConfig
 from bench.meter import GIB, Phase
+from bench.ranks import Ranks
+from bench.reward import RewardEngine
 from bench.rollout import Rollout
 from bench.shape import ModelShape
 
@@ -21,7 +23,7 @@ if TYPE_CHECKING:
 class Work:
     """Counts one model's work against one machine's peak rate (operations a second).
 
-    `shape` is None for an architecture whose work is not counted; its figures are then absent.
+    `shape` is None for an architecture whose work is not counted. Where any model's is not, all figures are absent.
     """
 
     def __init__(self, shape: ModelShape | None, peak_per_s: float) -> None:
@@ -34,22 +36,27 @@ class Work:
         kept: Sequence[Rollout],
         algorithm: Algorithm,
         config: RunConfig,
+        scoring: Mapping[Phase, int],
         *,
         policy_updated: bool,
     ) -> dict[Phase, int]:
-        """Operations of one step by phase: rollouts that were thrown away, reference and critic included."""
+        """Operations of one step by phase: rollouts that were thrown away, and every model included.
+
+        `scoring` is what `scoring_work` counted.
+        """
         if self.shape is None:
             return {}
         prompts, completions = lengths(generated)
-        rollout = flops.prefill_flops(self.shape, prompts[:: algorithm.group_size])
-        rollout += flops.decode_flops(self.shape, prompts, completions)
+        sampler = self.shape if config.engine.rollout == "hf" else replace(self.shape, adapters=0)  # others merge them
+        rollout = flops.prefill_flops(sampler, prompts[:: algorithm.group_size])
+        rollout += flops.decode_flops(sampler, prompts, completions)
         policy, critic = (self._passes(kept, config, head) for head in (None, 1))
         passes = 2 if "ref_logprobs" in algorithm.needs else 1
         logprobs, update = passes * policy.forward, algorithm.num_epochs * policy_updated * policy.both
         if "values" in algorithm.needs:
             logprobs += critic.forward
             update += config.critic.num_epochs * critic.both
-        return {"rollout": rollout, "logprobs": logprobs, "update": update}
+        return {"rollout": rollout, "logprobs": logprobs, "update": update, **scoring}
 
     def _passes(self, kept: Sequence[Rollout], config: RunConfig, head: int | None) -> "Passes":
         assert self.shape is not None
@@ -79,8 +86,10 @@ class Work:
         held_here = parts.trainer.memory() | {"kv_cache": parts.rollout.cache_bytes}
         if parts.rollout.weights_bytes:
             held_here["rollout_weights"] = parts.rollout.weights_bytes
+        if parts.reward is not None:
+            held_here["reward_model"] = parts.reward.memory()
         roles = parts.ranks.largest(held_here)
-        held = sum(roles.values()) / GIB
+        held = sum(size for role, size in roles.items() if not role.endswith("_host")) / GIB
         row: dict[str, Any] = {f"memory/{role}_gib": size / GIB for role, size in roles.items()}
         row["memory/roles_gib"] = held
         if "memory/peak_gib/update" in measured:
@@ -95,6 +104,15 @@ class Passes:
 
     forward: int
     both: int  # forward and backward
+
+
+def scoring_work(engine: RewardEngine | None, ranks: Ranks) -> dict[Phase, int]:
+    """Operations of a step's scores by a learned reward, over all ranks; its one output is not counted."""
+    if engine is None or engine.shape is None:
+        return {}
+    mine = engine.take_lengths()
+    work = flops.layer_flops(engine.shape, sum(mine), sum(n * n for n in mine))
+    return {"reward_model": int(ranks.sum({"work": work})["work"])}
 
 
 def lengths(rollouts: Sequence[Rollout]) -> tuple[list[int], list[int]]:

@@ -1,14 +1,31 @@
 """The engines that the settings name. Each is imported when it is chosen, so that none is needed by the others."""
 
-import importlib.util
+from pathlib import Path
 from typing import Any
 
+import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from bench.config import EngineConfig, RunConfig, UserError
+from bench.lora import is_adapted, prepare, weights_at
+from bench.models import require
 from bench.ranks import Ranks
+from bench.reward import RewardEngine
 from bench.rollout import RolloutEngine
 from bench.trainer import TrainEngine
+
+
+def adapters(config: RunConfig, model: PreTrainedModel) -> None:
+    """Give the model adapters, where the settings want them.
+
+    Raises:
+        UserError: peft is not installed, a wanted layer is not there, or the hub's adapter is to be trained.
+    """
+    if is_adapted(model) and not config.lora.rank:
+        raise UserError(f"--model {config.model} is an adapter: download it and give its folder")
+    if config.lora.rank:
+        require("peft", "--lora.rank", "lora")
+        prepare(model, config.lora, config.engine.dtype, config.seed)
 
 
 def rollout_engine(
@@ -37,7 +54,7 @@ def rollout_engine(
         require("vllm", "--rollout vllm", "vllm")
         from bench.engines.vllm import VLLMRollout
 
-        return VLLMRollout(model, tokenizer, engine, location=location, max_tokens=max_tokens)
+        return VLLMRollout(model, tokenizer, engine, location=weights_at(location), max_tokens=max_tokens)
     from bench.engines.hf import HFRollout
 
     return HFRollout(model, tokenizer, engine, own_weights=own_weights)
@@ -68,11 +85,16 @@ def train_engine(
     return TorchEngine(model, tokenizer, **settings)
 
 
-def require(package: str, flag: str, extra: str) -> None:
-    """Refuse a setting whose package is absent.
+def reward_engine(config: RunConfig, device: torch.device) -> RewardEngine | None:
+    """The learned reward, where one is wanted.
 
     Raises:
-        UserError: with the command that installs it.
+        UserError: it cannot be loaded, or it is no classifier with one label.
     """
-    if importlib.util.find_spec(package) is None:
-        raise UserError(f'{flag} needs {package}: pip install "ppo-vs-grpo-bench[{extra}]"')
+    if config.reward_model.path is None:
+        return None
+    from bench.engines.reward import ClassifierReward
+
+    path = Path(config.reward_model.path).expanduser()
+    location = str(path) if path.is_dir() else config.reward_model.path
+    return ClassifierReward(location, device, config.engine.dtype, config.engine.tokens_at_once)

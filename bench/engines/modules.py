@@ -1,6 +1,7 @@
 """The networks' own passes: log-probs of generated tokens, entropy, and the critic."""
 
 import copy
+from typing import Any, cast
 
 from torch import Tensor, nn
 from transformers import PreTrainedModel
@@ -10,11 +11,15 @@ from bench.models import output_layer
 
 
 class Critic(nn.Module):
-    """The policy's architecture with a scalar head that starts at 0: V(s) (b, l) for every position."""
+    """The policy's architecture with a scalar head that starts at 0: V(s) (b, l) for every position.
+
+    What the policy holds frozen is shared with it, so that with adapters a critic costs its adapters and its head.
+    """
 
     def __init__(self, policy: PreTrainedModel) -> None:
         super().__init__()
-        self.backbone = copy.deepcopy(policy.base_model)
+        frozen = {id(p): p for p in policy.base_model.parameters() if not p.requires_grad}
+        self.backbone = copy.deepcopy(policy.base_model, cast("dict[int, Any]", frozen))
         self.head = nn.Linear(policy.config.get_text_config().hidden_size, 1)
         nn.init.zeros_(self.head.weight)
         nn.init.zeros_(self.head.bias)

@@ -1,7 +1,6 @@
 """The networks of a training run and their forward passes; the engines beside it add the updates."""
 
-import copy
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Generator, Iterable
 from contextlib import contextmanager
 from typing import cast
 
@@ -13,17 +12,12 @@ from algorithms.core import Need, PolicyOutput
 from bench.batch import Padded
 from bench.config import EngineConfig
 from bench.engines.modules import Critic, entropy, token_logprobs
-from bench.meter import Clock, storage_bytes
-from bench.models import autocast
+from bench.engines.reference import reference_of, tensors_of
+from bench.meter import Clock, storages
+from bench.models import autocast, checkpoint_activations
 from bench.trainer import Role
 
 ENTROPY_ROWS = 4096  # tokens whose (rows, V) distributions exist at once where only the number is wanted
-
-
-def tensors_of(module: nn.Module) -> Iterator[Tensor]:
-    """Parameters and buffers."""
-    yield from module.parameters()
-    yield from module.buffers()
 
 
 class Passes:
@@ -43,15 +37,16 @@ class Passes:
         self.temperature = temperature
         self.engine = engine
         self.device = policy.device
-        self.reference = copy.deepcopy(policy).requires_grad_(False) if "ref_logprobs" in needs else None
         self.modules: dict[Role, nn.Module] = {"policy": policy}
         if "values" in needs:
             self.modules["critic"] = Critic(policy).to(self.device)
+        offload = "reference" in engine.offload
+        self.reference = reference_of(policy, offload=offload) if "ref_logprobs" in needs else None
         if engine.gradient_checkpointing:
             for backbone in [policy.base_model] + (
                 [cast("Critic", self.modules["critic"]).backbone] if "values" in needs else []
             ):
-                cast("PreTrainedModel", backbone).activation_checkpointing_enable({"use_reentrant": False})
+                checkpoint_activations(cast("PreTrainedModel", backbone))
                 backbone.train()  # without dropout this switches nothing but the checkpointing on
         self.clock = Clock(self.device)
         self._activations = 0
@@ -74,7 +69,13 @@ class Passes:
     def ref_logprobs(self, padded: Padded) -> Tensor:
         """(b, t), no gradient."""
         assert self.reference is not None, "no reference was built: the algorithm does not list ref_logprobs"
-        return self._logprobs(self.reference, padded)
+        with self.reference.use() as model:
+            return self._logprobs(model, padded)
+
+    def park(self) -> None:
+        """Give back the device's memory that only `ref_logprobs` needs."""
+        if self.reference is not None:
+            self.reference.park()
 
     @torch.no_grad()
     def _logprobs(self, model: PreTrainedModel, padded: Padded) -> Tensor:
@@ -100,11 +101,20 @@ class Passes:
             return self.run_critic(self._place(padded))
 
     def held(self, optimizer: Iterable[Tensor]) -> dict[str, int]:
-        """Bytes by role, gradients apart; activations at their largest since the last call."""
-        held: dict[str, int] = {str(role): storage_bytes(tensors_of(module)) for role, module in self.modules.items()}
+        """Bytes by role, gradients apart; activations at their largest since the last call.
+
+        Storage that two roles share counts for the first of them; a role without any of its own is left out.
+        """
+        held: dict[str, int] = {}
+        counted: set[int] = set()
+        roles: dict[str, Iterable[Tensor]] = {role: tensors_of(module) for role, module in self.modules.items()}
         if self.reference is not None:
-            held["reference"] = storage_bytes(tensors_of(self.reference))
-        held["optimizer"] = storage_bytes(optimizer)
+            roles["reference_host" if self.reference.on_host else "reference"] = self.reference.tensors()
+        for role, tensors in (roles | {"optimizer": optimizer}).items():
+            own = {place: size for place, size in storages(tensors).items() if place not in counted}
+            counted |= own.keys()
+            if own or role == "optimizer":
+                held[role] = sum(own.values())
         held["activations"] = self._activations
         self._activations = 0
         return held

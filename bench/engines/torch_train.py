@@ -9,11 +9,23 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from algorithms.core import Need
+from bench import lora
 from bench.config import CriticConfig, EngineConfig, OptimizerConfig
 from bench.engines.passes import Passes
 from bench.meter import storage_bytes
-from bench.models import named_weights
+from bench.models import weights_for
 from bench.trainer import Role
+
+
+def trained(module: nn.Module) -> list[nn.Parameter]:
+    """Parameters that the optimizer moves."""
+    return [p for p in module.parameters() if p.requires_grad]
+
+
+def learnt(module: nn.Module) -> dict[str, Tensor]:
+    """A module's state less its frozen parameters."""
+    frozen = {name for name, p in module.named_parameters(remove_duplicate=False) if not p.requires_grad}
+    return {name: value for name, value in module.state_dict().items() if name not in frozen}
 
 
 class TorchEngine(Passes):
@@ -35,7 +47,7 @@ class TorchEngine(Passes):
         self._gradients: dict[Role, int] = {}
         self.optimizers: dict[Role, torch.optim.Optimizer] = {
             role: torch.optim.AdamW(
-                module.parameters(), lr=0.0, betas=optimizer.betas, weight_decay=optimizer.weight_decay, fused=True
+                trained(module), lr=0.0, betas=optimizer.betas, weight_decay=optimizer.weight_decay, fused=True
             )
             for role, module in self.modules.items()
         }
@@ -50,7 +62,7 @@ class TorchEngine(Passes):
         optimizer = self.optimizers[role]
         self._gradients[role] = storage_bytes(p.grad for p in self.modules[role].parameters() if p.grad is not None)
         with self.clock("optimizer"):
-            norm = float(nn.utils.clip_grad_norm_(self.modules[role].parameters(), self.clips[role]))
+            norm = float(nn.utils.clip_grad_norm_(trained(self.modules[role]), self.clips[role]))
             if norm < float("inf"):
                 for group in optimizer.param_groups:
                     group["lr"] = lr
@@ -63,16 +75,16 @@ class TorchEngine(Passes):
         self.optimizers[role].zero_grad(set_to_none=True)
 
     def weights(self) -> Iterator[tuple[str, Tensor]]:
-        """The policy's, by name."""
-        return named_weights(self.policy)
+        """The policy's, by name, as the rollout engine takes them."""
+        return weights_for(self.engine.rollout, self.policy)
 
     def save_state(self, folder: Path) -> None:
-        """Policy, critic, both optimizers and, where there is one, the reference."""
+        """Policy and critic without what is frozen, both optimizers and, where there is one, the reference."""
         folder.mkdir()
         state = {
-            "modules": {role: module.state_dict() for role, module in self.modules.items()},
+            "modules": {role: learnt(module) for role, module in self.modules.items()},
             "optimizers": {role: optimizer.state_dict() for role, optimizer in self.optimizers.items()},
-            "reference": self.reference.state_dict() if self.reference is not None else None,
+            "reference": self.reference.state() if self.reference is not None else None,
         }
         torch.save(state, folder / "engine.pt")
 
@@ -80,10 +92,10 @@ class TorchEngine(Passes):
         """Exactly what `save_state` wrote."""
         state: dict[str, Any] = torch.load(folder / "engine.pt", map_location=self.device, weights_only=True)
         for role, module in self.modules.items():
-            module.load_state_dict(state["modules"][role])
+            module.load_state_dict(module.state_dict() | state["modules"][role])
             self.optimizers[role].load_state_dict(state["optimizers"][role])
         if self.reference is not None:
-            self.reference.load_state_dict(state["reference"])
+            self.reference.load_state(state["reference"])
 
     def memory(self) -> dict[str, int]:
         """Bytes by role. Policy and critic never hold gradients at once: each clears its own first."""
@@ -95,6 +107,9 @@ class TorchEngine(Passes):
         return held
 
     def save_model(self, path: Path) -> None:
-        """The policy in Hugging Face format."""
-        self.policy.save_pretrained(path)
+        """The policy in Hugging Face format, or its adapter in peft's."""
+        if lora.is_adapted(self.policy):
+            lora.save(self.policy, path)
+        else:
+            self.policy.save_pretrained(path)
         self.tokenizer.save_pretrained(path)

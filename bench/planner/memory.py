@@ -70,12 +70,15 @@ def _trained(job: Job, role: Literal["policy", "critic"], params: int, symbol: s
     update: Phase = "update_policy" if role == "policy" else "update_critic"
 
     width = BYTES[s.dtype] if mixed or s.lora_rank else 4
-    weights = width * params / gathered + (4 * trained if s.lora_rank else 0) + job.shape.rotary_bytes
+    weights, formula = width * params / gathered, f"{width} {symbol} / G"
+    if s.lora_rank:  # policy and critic stand on one frozen base
+        weights, formula = (0, "4 A") if role == "critic" else (weights, formula + " + 4 A")
+        weights += 4 * trained
     on_host = s.offload == "params"
     yield Term(
         role=role,
-        device_bytes=0 if on_host else weights,
-        formula="0: on the host" if on_host else f"{width} {symbol} / G" + (" + 4 A" if s.lora_rank else "") + ROTARY,
+        device_bytes=0 if on_host else weights + job.shape.rotary_bytes,
+        formula="0: on the host" if on_host else formula + ROTARY,
     )
     if s.offload != "none":
         yield _on_host(job, trained)

@@ -167,10 +167,12 @@ def jobs(config: Tree, provenance: Tree, steps: Steps, method: Method) -> tuple[
             samples_per_step=config["samples_per_step"],
         ),
         preset=preset,
+        reward_shape=resolve(learned) if (learned := config.get("reward_model", {}).get("path")) else None,
         setting=Setting(
             train_engine="torch",
             rollout_engine="hf",
             dtype=engine["dtype"],
+            lora_rank=config.get("lora", {}).get("rank", 0),
             gradient_checkpointing=engine["gradient_checkpointing"],
             micro_batch_tokens=engine["micro_batch_tokens"],
             rollout_batch_size=engine["rollout_batch_size"],

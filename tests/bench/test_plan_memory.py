@@ -128,6 +128,8 @@ def test_lora_trains_adapters_and_needs_no_reference() -> None:
     assert of(base, "reference") == 0
     assert of(base, "policy") == pytest.approx(2 * base.shape.params + 4 * adapters, rel=1e-6)
     assert of(base, "optimizer", "gradients") == 12 * adapters
+    critic = job("7b", PPO, dtype="bfloat16", lora_rank=16)
+    assert of(critic, "critic") == 4 * adapters + critic.shape.rotary_bytes  # on the policy's base
 
 
 def test_kv_cache_by_hand() -> None:

@@ -228,7 +228,7 @@ def test_kl_coefficient_reaches_the_gradient() -> None:
         algorithm = GRPO(group_size=4, kl_coef=coefficient)
         trainer = engine(tiny_llama(), needs=sorted(algorithm.needs))
         if trainer.reference is not None:
-            trainer.reference.load_state_dict(tiny_llama(seed=7).state_dict())
+            trainer.reference.load_state(tiny_llama(seed=7).state_dict())
         rows = rollouts()
         batch = batch_of(algorithm, rows, trainer)
         out = algorithm.policy_loss(
