@@ -84,12 +84,12 @@ class DeepSpeedEngine(Passes):
     def run_policy(self, padded: Padded) -> tuple[Tensor, Tensor]:
         """Through DeepSpeed, which brings the shards together."""
         self._running = "policy"
-        return self.engines["policy"](padded)
+        return self._through(self.engines["policy"], padded)
 
     def run_critic(self, padded: Padded) -> Tensor:
         """Through DeepSpeed."""
         self._running = "critic"
-        return self.engines["critic"](padded)
+        return self._through(self.engines["critic"], padded)
 
     def ref_logprobs(self, padded: Padded) -> Tensor:
         """Under ZeRO-3 the reference, too, lies in shards."""
@@ -97,7 +97,12 @@ class DeepSpeedEngine(Passes):
             return super().ref_logprobs(padded)
         padded = self._place(padded)
         with torch.no_grad():
-            return padded.unflatten(self.frozen(padded)[0])
+            return padded.unflatten(self._through(self.frozen, padded)[0])
+
+    def _through(self, engine: Any, padded: Padded) -> Any:  # noqa: ANN401 - deepspeed has no types
+        """A pass in the dtype that DeepSpeed was given; it warns of another's autocast around it."""
+        with torch.autocast(self.device.type, enabled=False):
+            return engine(padded)
 
     @contextmanager
     def _count_saved(self, role: Role) -> Generator[None]:
@@ -240,5 +245,6 @@ def imported(device: torch.device) -> Any:  # noqa: ANN401 - deepspeed has no ty
     warnings.filterwarnings("ignore", category=FutureWarning, module="torch.distributed")  # deepspeed calls older names
     # compiled at first use, for minutes, to spare processes of one machine a copy
     deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False
+    deepspeed.utils.logger.setLevel("ERROR")  # what it warns of is either intended or reported by the run
     deepspeed.init_distributed()
     return deepspeed
