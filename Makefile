@@ -6,7 +6,7 @@ export OMP_NUM_THREADS ?= 2
 # threads that wait give their core away: a busy machine then costs a run its share, not a multiple of it
 export OMP_WAIT_POLICY ?= passive
 
-.PHONY: run test lint check oracles vllm faults clean
+.PHONY: run test lint check oracles vllm deepspeed faults clean
 run: $(VENV)/.ready
 	$(BIN)/python -m bench run --algo grpo --task gsm8k
 
@@ -33,6 +33,11 @@ oracles: $(ORACLES)/.ready
 VLLM := .venv-vllm
 vllm: $(VLLM)/.ready
 	OMP_NUM_THREADS=1 $(VLLM)/bin/python -m pytest tests/engines/test_vllm.py tests/bench/test_hf_rollout.py tests/bench/test_logprobs.py
+
+# DeepSpeed joins the environment; its tests start real processes, one and two at a time.
+deepspeed: $(VENV)/.ready
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable ".[deepspeed]"
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/engines/test_deepspeed.py
 
 # Whether the tests notice: every planted fault in a copy of the tree (about 10 minutes of one core).
 faults: $(VENV)/.ready
