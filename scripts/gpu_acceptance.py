@@ -1,21 +1,17 @@
 """What one GPU holds, how fast it is, and whether its numbers agree: `python -m scripts.gpu_acceptance --out FILE`.
 
-Made for one H200 (139 GiB) and at most 8 minutes. Needs torch, transformers and peft, no network and no weights: models of
-the Qwen2.5 shapes (arXiv:2412.15115) are random. Each part runs the harness's own loop for a few steps, and its row is
-appended, with provenance, as soon as it is there. A part that runs out of memory or of its time is recorded as such, and
-the rest goes on.
+Made for one H200 (139 GiB) and at most 8 minutes. Needs torch, transformers and peft, no network and no weights: models
+of the Qwen2.5 shapes (arXiv:2412.15115) are random. Each part runs the harness's own loop for a few steps, and its row
+is appended, with provenance, as soon as it is there. A part that runs out of memory or of its time is recorded as such,
+and the rest goes on.
 """
 
 import argparse
-import gc
-import json
 import os
-import signal
+import sys
 import tempfile
-import time
-from collections.abc import Callable, Generator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -32,7 +28,16 @@ from algorithms.grpo import GRPO
 from algorithms.ppo import PPO
 from bench import lora
 from bench.batch import micro_batches, pad_columns, sequences
-from bench.config import CriticConfig, EngineConfig, LoraConfig, OptimizerConfig, RewardModelConfig, RunConfig, Sampling
+from bench.config import (
+    CriticConfig,
+    EngineConfig,
+    LoraConfig,
+    OptimizerConfig,
+    RewardModelConfig,
+    RunConfig,
+    Sampling,
+    UserError,
+)
 from bench.engines.hf import HFRollout
 from bench.engines.reward import ClassifierReward
 from bench.engines.torch_train import TorchEngine
@@ -42,14 +47,13 @@ from bench.planner.job import Job, Setting, Workload
 from bench.planner.memory import memory
 from bench.planner.methods import of_algorithm
 from bench.presets import load
-from bench.record import finite, provenance
 from bench.rollout import Rollout, generate, score
 from bench.run import Parts, at_start, one_step
 from bench.shape import ModelShape
 from bench.work import Work, measured_peak
+from scripts.parts import Figures, Part, run
 from scripts.random_models import Bench, Parity
 
-Figures = dict[str, Any]
 KEPT = ("memory/", "time/", "perf/", "rollout/", "actor/", "critic/loss", "critic/grad_norm", "reward/")
 DTYPES = ("bfloat16", "float32")
 RANK = 16
@@ -58,23 +62,14 @@ CRITIC = PPO()
 TEXTBOOK = PPO(kl_coef=0.05)
 
 
-class OutOfTimeError(Exception):
-    """A part took longer than it may."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Part:
-    """One thing to find out, and the seconds it may take. What was found before it failed is kept."""
-
-    name: str
-    limit_s: float
-    find: Callable[[Bench, Figures], None]
-    expected: tuple[str, ...] = ("ok",)
-
-
 def settings(bench: Bench, algo: Algorithm, size: str, **engine: Any) -> RunConfig:  # noqa: ANN401 - EngineConfig's
     """Resolved, as a run's are."""
-    where: dict[str, Any] = {"dtype": bench.dtype, "micro_batch_tokens": bench.micro_batch_tokens}
+    where: dict[str, Any] = {
+        "dtype": bench.dtype,
+        "micro_batch_tokens": bench.micro_batch_tokens,
+        "train": "torch",
+        "zero": 0,
+    }
     return RunConfig(
         algo=algo,
         task=Parity(bench.prompt_tokens, bench.sizes(size)["vocab_size"]),
@@ -82,7 +77,7 @@ def settings(bench: Bench, algo: Algorithm, size: str, **engine: Any) -> RunConf
         sampling=Sampling(max_new_tokens=bench.completion_tokens),
         optimizer=OptimizerConfig(lr=1e-6, warmup_steps=0),
         critic=CriticConfig(lr=1e-5, warmup_steps=0),
-        engine=EngineConfig(**(where | {"train": "torch", "zero": 0} | engine)),
+        engine=EngineConfig(**(where | engine)),
     )
 
 
@@ -121,7 +116,8 @@ def steps(parts: Parts, count: int) -> list[Figures]:
 
 def training(bench: Bench, found: Figures, size: str, algo: Algorithm, *, rank: int = 0, **engine: Any) -> None:  # noqa: ANN401
     """Memory by role, times and rates of the second of two steps: the first one warms up and makes optimizer states."""
-    found |= predicted(bench, size, algo, rank)
+    if "offload" not in engine:  # the planner off-loads no reference
+        found |= predicted(bench, size, algo, rank)
     model = bench.language_model(size, torch.bfloat16 if rank and bench.dtype == "bfloat16" else torch.float32)
     if rank:
         lora.prepare(model, LoraConfig(rank=rank), bench.dtype, seed=0)
@@ -136,6 +132,7 @@ def four_roles(bench: Bench, found: Figures, size: str) -> None:
         bench.classifier(size).save_pretrained(folder)
         bench.tokenizer(size).save_pretrained(folder)
         reward = ClassifierReward(folder, bench.device, config.engine.dtype, config.engine.tokens_at_once)
+    reward.tokenizer = bench.tokenizer(size)  # transformers reads a Qwen model's folder as Qwen's own tokenizer
     found |= kept(steps(parts_of(bench, config, size, bench.language_model(size), reward=reward), 2)[-1])
 
 
@@ -170,7 +167,7 @@ def predicted(bench: Bench, size: str, algo: Algorithm, rank: int, *, reward: bo
 
 
 def agreement(bench: Bench, found: Figures, size: str) -> None:
-    """Log-probs of the same tokens: sampler against trainer in each arithmetic, and one arithmetic against the other."""
+    """Log-probs of the same tokens: sampler against trainer, in each arithmetic, and bfloat16 against float32."""
     model, algo = bench.language_model(size), replace(GROUPS, kl_coef=0.0)
     runs = {dtype: parts_of(bench, settings(bench, algo, size, dtype=dtype), size, model) for dtype in DTYPES}
     rows: list[Rollout] = []
@@ -243,62 +240,6 @@ PARTS = (
 )
 
 
-@contextmanager
-def at_most(seconds: float) -> Generator[None]:
-    """Raise `OutOfTimeError` in the block when the time is over."""
-
-    def ring(*_: object) -> None:
-        raise OutOfTimeError(f"more than {seconds:.0f} s")
-
-    before = signal.signal(signal.SIGALRM, ring)
-    signal.setitimer(signal.ITIMER_REAL, seconds)
-    try:
-        yield
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
-
-
-def attempt(part: Part, bench: Bench, left_s: float) -> Figures:
-    """A part's row: its figures, and why there are no more."""
-    if left_s <= 0:
-        return {"part": part.name, "status": "skipped", "reason": "no time was left"}
-    start = time.perf_counter()
-    found: Figures = {}
-    row: Figures = {"part": part.name, "status": "ok"}
-    try:
-        with at_most(min(part.limit_s, left_s)):
-            part.find(bench, found)
-    except torch.OutOfMemoryError as error:
-        row |= {"status": "oom", "reason": str(error).splitlines()[0]}
-    except OutOfTimeError as error:
-        row |= {"status": "timeout", "reason": str(error)}
-    except Exception as error:  # one part's failure is a finding, and the others are still wanted
-        row |= {"status": "error", "reason": f"{type(error).__name__}: {error}".splitlines()[0]}
-    row["seconds"] = time.perf_counter() - start
-    gc.collect()
-    if bench.device.type == "cuda":
-        torch.cuda.empty_cache()
-    return row | found
-
-
-def run(bench: Bench, parts: Sequence[Part], out: Path, limit_s: float) -> int:
-    """Every part in turn; 1 if one ended in a way that was not expected."""
-    end = time.perf_counter() + limit_s
-    stamp = provenance(bench.device)
-    out.parent.mkdir(parents=True, exist_ok=True)
-    surprises = 0
-    with out.open("a") as file:
-        for part in parts:
-            row = attempt(part, bench, end - time.perf_counter())
-            file.write(json.dumps(finite(row | {"provenance": stamp})) + "\n")
-            file.flush()
-            surprises += row["status"] not in part.expected
-            print(f"{row['status']:<8}{row.get('seconds', 0):6.1f} s  {part.name}  {row.get('reason', '')}", flush=True)
-    print(out)
-    return int(surprises > 0)
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     """Read the flags; returns the exit code."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -308,7 +249,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--device", default="cuda", choices=["cuda", "cpu"])
     parser.add_argument("--tiny", action="store_true", help="toy shapes: whether the script itself works")
     flags = parser.parse_args(arguments)
-    device = pick_device(flags.device)
+    try:
+        device = pick_device(flags.device)
+    except UserError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
     bench = Bench(device=device)
     if flags.tiny:
         bench = Bench(device=device, tiny=True, prompt_tokens=6, completion_tokens=5, samples=16, micro_batch_tokens=64)

@@ -1,7 +1,7 @@
 """Models of known shapes with random weights, and a task of random words for them: no network, no files."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -40,7 +40,7 @@ class Bench:
     completion_tokens: int = 128
     samples: int = 64
     micro_batch_tokens: int = 4096
-    dtype: str = field(default="bfloat16")
+    dtype: str = "bfloat16"
 
     def sizes(self, size: str) -> dict[str, Any]:
         """A model's config.json; under `tiny` a toy's, whatever was asked for."""
@@ -56,7 +56,8 @@ class Bench:
         torch.manual_seed(0)
         with torch.device(self.device):
             config = self.config(size, pad_token_id=None)
-            return Qwen2ForCausalLM._from_config(config, dtype=dtype, attn_implementation="sdpa").eval()
+            make: Any = Qwen2ForCausalLM._from_config  # pyright: ignore[reportPrivateUsage]
+            return make(config, dtype=dtype, attn_implementation="sdpa").eval()
 
     def classifier(self, size: str) -> PreTrainedModel:
         """The same with one score."""
