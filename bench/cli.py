@@ -61,7 +61,7 @@ def run(arguments: Arguments) -> int:
             raise UserError(f"--resume goes on with the run's own settings; remove {' '.join(extra)}")
         quieten()
         with joined() as ranks:
-            return resume(Path(directory), quiet="--quiet" in arguments, ranks=ranks)
+            return ended(resume(Path(directory), quiet="--quiet" in arguments, ranks=ranks), ranks.size)
     printing = "--print-config" in arguments
     chosen = parse([a for a in arguments if a != "--print-config"])
     if printing:
@@ -71,7 +71,15 @@ def run(arguments: Arguments) -> int:
 
     quieten()
     with joined() as ranks:
-        return start(chosen, ranks)
+        return ended(start(chosen, ranks), ranks.size)
+
+
+def ended(code: int, processes: int) -> int:
+    """The exit code; a process that fails among others leaves at once, since they may wait for it in a collective."""
+    if code and processes > 1:
+        sys.stdout.flush()
+        os._exit(code)
+    return code
 
 
 def without_hub() -> None:
@@ -173,6 +181,18 @@ def plan(arguments: Arguments) -> int:
     return command(flags(PlanConfig, arguments, prog="python -m bench plan"))
 
 
+def check(arguments: Arguments) -> int:
+    """Whether a change made an algorithm worse: results, cost, accuracy"""
+    from bench.check import CheckConfig
+    from bench.check import check as command
+    from bench.settings import flags, overlay, read_toml, take
+
+    without_hub()
+    file = take(arguments, "--config")
+    default = overlay(CheckConfig(), read_toml(Path(file)), file) if file else None
+    return command(flags(CheckConfig, arguments, prog="python -m bench check", default=default))
+
+
 def pipeline(arguments: Arguments) -> int:
     """cold-start: rebuild an embedded model from nothing"""
     from bench.plugins import nearest
@@ -191,6 +211,7 @@ COMMANDS: dict[str, Callable[[Arguments], int]] = {
     "compare": compare,
     "eval": evaluate,
     "report": report,
+    "check": check,
     "plan": plan,
     "pipeline": pipeline,
     "list": show_list,

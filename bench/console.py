@@ -86,6 +86,10 @@ class Display:
         if not self.silent:
             self.console.print(text, markup=False)
 
+    def alarm(self, text: str) -> None:
+        """A line that even a silent one says: what ends the run."""
+        self.console.print(text, markup=False)
+
     def step(self, row: Row, progress: float) -> None:
         """A step is done; `progress` is the share of the budget behind us."""
         if self._bar is not None:

@@ -105,6 +105,22 @@ class Clock:
         return {f"profile/{name}_s": value for name, value in seconds.items()}
 
 
+def is_out_of_memory(error: Exception) -> bool:
+    """A GPU's allocator has a class for it, a CPU's only words."""
+    return isinstance(error, torch.OutOfMemoryError) or "can't allocate memory" in str(error)
+
+
+@contextmanager
+def blamed_on(name: str) -> Generator[None]:
+    """Where memory runs out in the block, the error notes this name: a model's, and outside it the phase's."""
+    try:
+        yield
+    except RuntimeError as error:
+        if is_out_of_memory(error):
+            error.add_note(name)
+        raise
+
+
 def synchronise(device: torch.device) -> None:
     """Wait for what the device was given to do."""
     if device.type == "cuda":
@@ -150,7 +166,8 @@ class Meter:
         synchronise(self.device)
         start = time.perf_counter()
         try:
-            yield
+            with blamed_on(name):
+                yield
         finally:
             synchronise(self.device)
             self._seconds[name] = self._seconds.get(name, 0.0) + time.perf_counter() - start

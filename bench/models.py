@@ -112,6 +112,12 @@ def check_head(model: PreTrainedModel, location: str) -> None:
         )
 
 
+def checkpoint_activations(model: PreTrainedModel) -> None:
+    """Recompute activations in the backward pass; transformers 5.19 has the older name."""
+    enable = getattr(model, "activation_checkpointing_enable", None) or model.gradient_checkpointing_enable
+    enable({"use_reentrant": False})
+
+
 def output_layer(model: PreTrainedModel) -> nn.Module:
     """The layer from hidden states to logits."""
     return cast("nn.Module", model.get_output_embeddings())

@@ -93,7 +93,10 @@ def launched_size() -> int:
 
 @contextmanager
 def joined() -> Generator[Ranks]:
-    """This process's place in what torchrun or deepspeed launched."""
+    """This process's place in what torchrun or deepspeed launched.
+
+    The group is left in order only where the block ends without an error: else another process may wait in it.
+    """
     size = launched_size()
     if size == 1:
         yield ALONE
@@ -105,6 +108,11 @@ def joined() -> Generator[Ranks]:
     dist.init_process_group(backend, timeout=TIMEOUT)
     yield Ranks(dist.get_rank(), size)
     dist.destroy_process_group()
+
+
+def lost_peer(error: Exception) -> bool:
+    """Whether ranks could not talk, as when a process has ended; gloo has no class for it, only words."""
+    return launched_size() > 1 and (isinstance(error, dist.DistError) or "gloo" in str(error).lower())
 
 
 def first_to_tell() -> bool:

@@ -17,10 +17,12 @@ from bench.config import Budget, UserError
 from bench.console import Display, profile, tracker
 from bench.evaluate import describe, judge, problem_rows, summarise
 from bench.loaded import Loaded, arm_name
+from bench.meter import is_out_of_memory
 from bench.models import latest_checkpoint, load_model, weights_for
-from bench.ranks import ALONE, Ranks
+from bench.ranks import ALONE, Ranks, first_to_tell, lost_peer
 from bench.record import Recorder, read_json, write_json
-from bench.resolve import resolve
+from bench.remedy import change
+from bench.resolve import hardware_of, resolve
 from bench.rollout import EngineError, Rollout
 from bench.run import NoSignalError, State, at_start, train, used
 from bench.settings import Chosen, Tree, from_tree
@@ -53,7 +55,7 @@ class Interrupt(AbstractContextManager["Interrupt"]):
 def start(chosen: Chosen, ranks: Ranks = ALONE) -> int:
     """Run from the beginning; returns the exit code."""
     chosen = resolve(chosen, ranks.size)
-    loaded, display = Loaded(chosen, ranks), Display(quiet=chosen.config.quiet, silent=not ranks.leads)
+    loaded, display = loaded_parts(chosen, ranks), Display(quiet=chosen.config.quiet, silent=not ranks.leads)
     loaded.announce(display)
     recorder = Recorder.create(run_path(chosen), ranks)
     if ranks.leads:
@@ -75,7 +77,8 @@ def resume(path: Path, *, quiet: bool, ranks: Ranks = ALONE) -> int:
     del tree["arm"]  # follows from the rest
     chosen = from_tree(tree, str(path / "config.json"))
     chosen = replace(chosen, config=replace(chosen.config, quiet=quiet))
-    loaded, recorder, display = Loaded(chosen, ranks), Recorder(path, ranks), Display(quiet, silent=not ranks.leads)
+    loaded, recorder = loaded_parts(chosen, ranks), Recorder(path, ranks)
+    display = Display(quiet, silent=not ranks.leads)
     state, best = at_start(chosen.config.algo, loaded.work), Best()
     counts: dict[str, int] | None = None
     if (path / "checkpoint").is_dir() and any((path / "checkpoint").glob("step-*[0-9]")):
@@ -85,6 +88,27 @@ def resume(path: Path, *, quiet: bool, ranks: Ranks = ALONE) -> int:
     summary.unlink(missing_ok=True)
     display.say(f"resuming {path} after step {state.step}")
     return Session(loaded, recorder, display).drive(state, best)
+
+
+def loaded_parts(chosen: Chosen, ranks: Ranks) -> Loaded:
+    """The run's parts.
+
+    Raises:
+        UserError: what keeps them from being loaded, lack of memory among it.
+    """
+    try:
+        return Loaded(chosen, ranks)
+    except RuntimeError as error:
+        if is_out_of_memory(error):
+            raise UserError("out of memory while loading the models: python -m bench plan says what fits") from error
+        raise
+
+
+def out_of_memory(error: Exception, loaded: Loaded) -> str:
+    """In which phase, for which model, and what to change."""
+    place: list[str] = error.__notes__
+    remedy = change(loaded.config, loaded.work.shape, hardware_of(loaded.config, loaded.ranks.size), place)
+    return f"out of memory in {' of '.join(reversed(place))}; {remedy}"
 
 
 def run_path(chosen: Chosen) -> Path:
@@ -118,11 +142,15 @@ class Session:
             except NoSignalError as error:
                 status, message = "no-signal", f"step {state.step + 1}: {error}"
             except EngineError as error:
-                self.display.always(f"step {state.step + 1}: {error}{self._log_of(error)}; {self._how_to_go_on()}")
-                return 1
+                return self._fail(f"step {state.step + 1}: {error}{self._log_of(error)}; {self._how_to_go_on()}")
             except OSError as error:
-                self.display.always(f"cannot write: {error}; free some space, then run --resume {recorder.path}")
-                return 1
+                return self._fail(f"cannot write: {error}; free some space, then run --resume {recorder.path}")
+            except RuntimeError as error:
+                if is_out_of_memory(error):
+                    return self._fail(f"step {state.step + 1}: {out_of_memory(error, self.loaded)}")
+                if lost_peer(error):
+                    return self._fail(f"step {state.step + 1}: another process has ended; {self._how_to_go_on()}")
+                raise
         rows = recorder.rows("steps")
         recorder.close(
             {
@@ -142,6 +170,12 @@ class Session:
         self.display.always(str(recorder.path))
         return EXIT_CODES[status]
 
+    def _fail(self, message: str) -> int:
+        """One process tells it; the launcher then ends the others, which wait for this one."""
+        if first_to_tell():
+            self.display.alarm(message)
+        return 1
+
     def _log_of(self, error: EngineError) -> str:
         """Keep what the engine's process wrote, if it has one, and say where."""
         if not error.log:
@@ -151,7 +185,8 @@ class Session:
         return f"; what it wrote is in {path}"
 
     def _how_to_go_on(self) -> str:
-        return f"go on from the last checkpoint: python -m bench run --resume {self.recorder.path}"
+        with_launch = ", by the same launch" if self.ranks.size > 1 else ""
+        return f"go on from the last checkpoint{with_launch}: python -m bench run --resume {self.recorder.path}"
 
     def _loop(self, state: State, best: Best, interrupt: Interrupt) -> bool:
         """Returns whether it was interrupted."""

@@ -12,10 +12,12 @@ from algorithms import ops
 from algorithms.core import Aggregation, Algorithm, Batch, Rows, Scored, Targets, TokenLoss, required
 from bench.batch import Padded, Sequences, cut, micro_batches
 from bench.config import CriticConfig
+from bench.meter import blamed_on
 from bench.ranks import ALONE, Ranks
 from bench.trainer import Role, TrainEngine
 
 Metrics = dict[str, float]
+OWNERS = {"old_logprobs": "policy", "ref_logprobs": "reference", "values": "critic"}
 RowsT = TypeVar("RowsT", bound=Rows)
 
 
@@ -77,11 +79,13 @@ def annotate(
     if "values" in algorithm.needs:
         passes["values"] = engine.values
     mask = sequences.mask
-    columns = {name: torch.zeros(mask.shape) for name in passes}
+    columns: dict[str, Tensor] = {}
     for rows, counts in shared_out(sequences, torch.arange(len(sequences)), max_tokens, ranks):
         padded = sequences.pad(rows)
         for name, run in passes.items():
-            part = run(padded).float().cpu()
+            with blamed_on(OWNERS[name]):
+                part = run(padded).cpu()
+            columns.setdefault(name, part.new_zeros(mask.shape))
             columns[name][rows, : part.shape[1]] += counts * part
     engine.park()
     columns = {name: ranks.total(column) for name, column in columns.items()}
@@ -147,10 +151,21 @@ def policy_step(
         output = engine.forward(padded, entropy_grad="entropy" in algorithm.needs)
         return algorithm.policy_loss(output, part, part_targets)
 
-    loss = accumulate(
-        engine, sequences, batch, targets, rows, algorithm.aggregation, max_tokens, micro_loss, means, "actor", ranks
-    )
-    apply(engine, "policy", lr, loss, means, "actor")
+    with blamed_on("policy"):
+        loss = accumulate(
+            engine,
+            sequences,
+            batch,
+            targets,
+            rows,
+            algorithm.aggregation,
+            max_tokens,
+            micro_loss,
+            means,
+            "actor",
+            ranks,
+        )
+        apply(engine, "policy", lr, loss, means, "actor")
 
 
 def critic_step(
@@ -170,10 +185,11 @@ def critic_step(
     def micro_loss(padded: Padded, part: Batch, part_targets: Targets) -> TokenLoss:
         return algorithm.value_loss(engine.values(padded), part, part_targets)
 
-    loss = accumulate(
-        engine, sequences, batch, targets, rows, "token-mean", max_tokens, micro_loss, means, "critic", ranks
-    )
-    apply(engine, "critic", lr, loss, means, "critic")
+    with blamed_on("critic"):
+        loss = accumulate(
+            engine, sequences, batch, targets, rows, "token-mean", max_tokens, micro_loss, means, "critic", ranks
+        )
+        apply(engine, "critic", lr, loss, means, "critic")
 
 
 class MicroLoss(Protocol):

@@ -118,7 +118,7 @@ class HFRollout:
         self.eos = torch.tensor(eos_ids(model, tokenizer), device=model.device)
         self.cache_bytes = 0  # largest key-value cache so far
         known = inspect.signature(model.forward).parameters
-        self.cache_name = "cache" if "cache" in known else "past_key_values"  # before transformers 5.24
+        self.cache_name = "cache" if "cache" in known else "past_key_values"  # as in transformers 5.19
 
     def encode(self, prompt: str) -> list[int]:
         """Token ids of a user message in the chat template."""

@@ -14,7 +14,7 @@ from bench.config import EngineConfig
 from bench.engines.modules import Critic, entropy, token_logprobs
 from bench.engines.reference import reference_of, tensors_of
 from bench.meter import Clock, storages
-from bench.models import autocast
+from bench.models import autocast, checkpoint_activations
 from bench.trainer import Role
 
 ENTROPY_ROWS = 4096  # tokens whose (rows, V) distributions exist at once where only the number is wanted
@@ -46,7 +46,7 @@ class Passes:
             for backbone in [policy.base_model] + (
                 [cast("Critic", self.modules["critic"]).backbone] if "values" in needs else []
             ):
-                cast("PreTrainedModel", backbone).activation_checkpointing_enable({"use_reentrant": False})
+                checkpoint_activations(cast("PreTrainedModel", backbone))
                 backbone.train()  # without dropout this switches nothing but the checkpointing on
         self.clock = Clock(self.device)
         self._activations = 0

@@ -1,16 +1,17 @@
 """An object in a process of its own, which may die without taking the run with it."""
 
 import contextlib
-import multiprocessing
 import os
 import signal
+import subprocess
+import sys
 import tempfile
+import textwrap
 import traceback
 import weakref
 from collections.abc import Callable
-from multiprocessing import connection
+from multiprocessing import Pipe
 from multiprocessing.connection import Connection
-from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ import pydantic
 from bench.rollout import EngineError
 
 GRACE_S = 10.0  # for the process to end by itself when it is no longer needed
+WATCH_S = 1.0  # between looks at whether it is still there
 
 
 class Remote:
@@ -36,67 +38,69 @@ class Remote:
     def __init__(self, name: str, make: Callable[..., object], *args: object) -> None:
         self.name = name
         descriptor, log = tempfile.mkstemp(prefix=f"bench-{name}-", suffix=".log")
-        os.close(descriptor)
         self.log = Path(log)
-        context = multiprocessing.get_context("spawn")  # a fork would copy threads and devices in mid-use
-        self._connection, theirs = context.Pipe()
-        self.process = context.Process(target=serve, args=(theirs, log, make, args), name=name)
-        self.process.start()
+        self._connection, theirs = Pipe()
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "bench.engines.process", str(theirs.fileno())],
+            stdin=subprocess.DEVNULL,
+            stdout=descriptor,
+            stderr=descriptor,
+            pass_fds=[theirs.fileno()],
+            env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
+            start_new_session=True,  # Ctrl-C is for the run, which decides what it means
+        )
         theirs.close()
+        os.close(descriptor)
         self.close = weakref.finalize(self, stop, self.process, self._connection, self.log)
-        self._answer()
+        self._request(make, args)
 
     def call(self, method: str, *args: object) -> Any:  # noqa: ANN401 - whatever the method returns
         """The method's answer.
 
         Raises:
-            EngineError: the process has ended, which is noticed at once, or the method failed there.
+            EngineError: the process has ended, or the method failed there.
         """
-        try:
-            self._connection.send((method, args))
-        except OSError:
-            raise self._ended() from None
-        return self._answer()
+        return self._request(method, args)
 
-    def _answer(self) -> Any:  # noqa: ANN401
-        connection.wait([self._connection, self.process.sentinel])
+    def _request(self, what: object, args: tuple[object, ...]) -> Any:  # noqa: ANN401
         try:
+            self._connection.send((what, args))
+            while not self._connection.poll(WATCH_S):
+                if self.process.poll() is not None:
+                    raise EOFError
             failed, answer = self._connection.recv()
         except (EOFError, OSError):
-            raise self._ended() from None
+            raise EngineError(f"the {self.name} process {self._end()}", self._written()) from None
         if failed:
-            raise EngineError(answer, self.log.read_text(errors="replace"))
+            raise EngineError(answer, self._written())
         return answer
 
-    def _ended(self) -> EngineError:
-        self.process.join(GRACE_S)
-        code = self.process.exitcode
-        how = f"was killed by {signal.Signals(-code).name}" if code is not None and code < 0 else f"ended with {code}"
-        return EngineError(f"the {self.name} process {how}", self.log.read_text(errors="replace"))
+    def _end(self) -> str:
+        code = self.process.wait()
+        return f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
+
+    def _written(self) -> str:
+        return self.log.read_text(errors="replace")
 
 
-def stop(process: BaseProcess, ours: Connection, log: Path) -> None:
-    """End the process, gently first, and drop its log."""
+def stop(process: subprocess.Popen[bytes], ours: Connection, log: Path) -> None:
+    """End the process and its own children, gently first, and drop its log."""
     ours.close()  # it ends when it reads the end of the pipe
-    process.join(GRACE_S)
-    if process.is_alive():
-        process.kill()
-        process.join()
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.wait(GRACE_S)
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
     log.unlink(missing_ok=True)
 
 
-def serve(theirs: Connection, log: str, make: Callable[..., object], args: tuple[object, ...]) -> None:
-    """The process: builds the object, then answers calls until the other end of the pipe is closed."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the run decides what it means
-    descriptor = os.open(log, os.O_WRONLY | os.O_APPEND)
-    for stream in (1, 2):
-        os.dup2(descriptor, stream)
+def serve(theirs: Connection) -> None:
+    """The process: builds an object, then answers calls until the other end of the pipe is closed."""
+    make, args = theirs.recv()
     built = attempt(theirs, make, args)
-    with contextlib.suppress(EOFError, OSError):  # whoever asked is gone, or wants no more
-        while built is not None:
-            method, rest = theirs.recv()
-            attempt(theirs, getattr(built, method), rest, answer=True)
-    os._exit(0)  # an engine's own farewell takes seconds, and nothing of it is kept
+    while built is not None:
+        method, rest = theirs.recv()
+        attempt(theirs, getattr(built, method), rest, answer=True)
 
 
 def attempt(theirs: Connection, call: Callable[..., Any], args: tuple[object, ...], *, answer: bool = False) -> object:
@@ -112,6 +116,13 @@ def attempt(theirs: Connection, call: Callable[..., Any], args: tuple[object, ..
 
 
 def reason(error: Exception) -> str:
-    """What went wrong in one line."""
+    """What went wrong in one line; some libraries list all that would have been right."""
     listed = error.errors()[0]["msg"] if isinstance(error, pydantic.ValidationError) else ""
-    return " ".join((listed or str(error) or type(error).__name__).split())
+    return textwrap.shorten(listed or str(error) or type(error).__name__, 240, placeholder=" ...")
+
+
+if __name__ == "__main__":
+    with contextlib.suppress(EOFError, OSError):  # whoever asked is gone, or wants no more
+        serve(Connection(int(sys.argv[1])))
+    sys.stdout.flush()
+    os._exit(0)  # an engine's own farewell takes seconds, and nothing of it is kept

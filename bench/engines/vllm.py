@@ -63,7 +63,7 @@ class VLLMRollout:
             self.remote = Remote("vllm", Host, setup)
             self.weights_bytes, self.cache_bytes = self.remote.call("held")
         except EngineError as error:
-            raise UserError(f"--rollout vllm: {error}") from error
+            raise UserError(f"--rollout vllm cannot start: {error}; --rollout hf takes any model") from error
 
     def encode(self, prompt: str) -> list[int]:
         """Token ids of a user message in the chat template."""

@@ -18,7 +18,7 @@ import pytest
 import torch
 from scipy import stats  # type: ignore[import-untyped]
 from torch import Tensor, nn
-from transformers import CTRLConfig, CTRLLMHeadModel, LlamaConfig, LlamaForCausalLM, PreTrainedModel
+from transformers import CodeGenConfig, CodeGenForCausalLM, LlamaConfig, LlamaForCausalLM, PreTrainedModel
 
 from bench.batch import Sequences
 from bench.cli import main
@@ -27,7 +27,7 @@ from bench.engines.hf import HFRollout, keep_mass
 from bench.engines.vllm import VLLMRollout
 from bench.models import load_model, load_tokenizer, named_weights
 from bench.rollout import Completion, EngineError, derive_seed
-from tasks.gsm8k import GSM8K
+from tasks import TASKS
 from tests.bench.support import engine as trainer_of
 from tests.bench.test_run import SMALL, rows, run, weights
 
@@ -196,8 +196,8 @@ def test_samples_follow_the_tempered_distribution(pair: Pair) -> None:
 def test_greedy_completions_equal_the_other_engine_s() -> None:
     model = load_model(str(EMBEDDED))
     hf, engine = HFRollout(model, TOKENIZER, ENGINE), sampler(model, EMBEDDED)
-    prompts = [hf.encode(problem.prompt) for problem in GSM8K().problems("test")[:100]]
-    assert prompts[0] == engine.encode(GSM8K().problems("test")[0].prompt)
+    prompts = [hf.encode(problem.prompt) for problem in TASKS["gsm8k"]().problems("test")[:100]]
+    assert prompts[0] == engine.encode(TASKS["gsm8k"]().problems("test")[0].prompt)
     greedy, ones = Sampling(max_new_tokens=64, temperature=0.0), [[0]] * len(prompts)
     ours, theirs = hf.generate(prompts, ones, greedy), engine.generate(prompts, ones, greedy)
     for (a,), (b,) in zip(ours, theirs, strict=True):
@@ -207,19 +207,21 @@ def test_greedy_completions_equal_the_other_engine_s() -> None:
     assert engine.cache_bytes > 0
     assert engine.weights_bytes >= sum(p.nbytes for p in model.parameters())
     pid = engine.remote.process.pid
-    assert pid is not None
     threading.Timer(0.3, os.kill, (pid, signal.SIGKILL)).start()
     with pytest.raises(EngineError, match="the vllm process was killed by SIGKILL"):
         [engine.generate(prompts, seeds(len(prompts), 8), Sampling(max_new_tokens=64)) for _ in itertools.count()]
 
 
 def test_a_model_it_cannot_load_is_one_line(tmp_path: Path) -> None:
-    config = CTRLConfig(vocab_size=len(TOKENIZER), n_embd=16, dff=16, n_layer=1, n_head=2)
-    model = CTRLLMHeadModel(config).eval()
+    config = CodeGenConfig(
+        vocab_size=len(TOKENIZER), n_positions=64, n_embd=32, n_layer=1, n_head=2, rotary_dim=4, eos_token_id=END
+    )
+    model = CodeGenForCausalLM(config).eval()
     model.save_pretrained(tmp_path)
-    with pytest.raises(UserError, match=r"--rollout vllm: .*CTRL") as caught:
+    with pytest.raises(UserError, match=r"--rollout vllm cannot start: .*CodeGenForCausalLM") as caught:
         sampler(model, tmp_path)
     assert "\n" not in str(caught.value)
+    assert len(str(caught.value)) < 400
 
 
 def test_a_device_split_needs_gpus() -> None:
@@ -246,7 +248,7 @@ def test_a_run_whose_engine_is_killed_says_so_and_resumes_to_the_run_left_alone(
     while not list((tmp_path / "killed").glob("*/checkpoint/step-000002/state.pt")):
         assert process.poll() is None
         time.sleep(0.01)
-    (engine,) = (p for p in psutil.Process(process.pid).children() if "spawn_main" in " ".join(p.cmdline()))
+    (engine,) = (p for p in psutil.Process(process.pid).children() if "bench.engines.process" in " ".join(p.cmdline()))
     engine.kill()
     killed_at = time.monotonic()
     printed, error = process.communicate()
