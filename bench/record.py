@@ -58,6 +58,7 @@ def provenance(device: torch.device) -> dict[str, Any]:
         "device": device_name(device),
         "num_threads": torch.get_num_threads(),
         "cuda": torch.version.cuda,
+        **driver(),
         "platform": platform.platform(),
     }
 
