@@ -6,7 +6,7 @@ export OMP_NUM_THREADS ?= 2
 # threads that wait give their core away: a busy machine then costs a run its share, not a multiple of it
 export OMP_WAIT_POLICY ?= passive
 
-.PHONY: run test lint oracles vllm faults clean
+.PHONY: run test lint check oracles vllm faults clean
 run: $(VENV)/.ready
 	$(BIN)/python -m bench run --algo grpo --task gsm8k
 
@@ -18,6 +18,10 @@ lint: $(VENV)/.ready
 	$(BIN)/ruff format --check .
 	$(BIN)/pyright --pythonpath $(BIN)/python
 	$(BIN)/lint-imports
+
+# Whether this tree computes what its goldens say; `python -m bench check --help` has cost and accuracy.
+check: $(VENV)/.ready
+	OMP_NUM_THREADS=1 $(BIN)/python -m bench check
 
 # The formulas against TRL's, verl's and OpenRLHF's own code, in an environment of their own (about 1.5 GB).
 ORACLES := .venv-oracles

@@ -181,6 +181,18 @@ def plan(arguments: Arguments) -> int:
     return command(flags(PlanConfig, arguments, prog="python -m bench plan"))
 
 
+def check(arguments: Arguments) -> int:
+    """Whether a change made an algorithm worse: results, cost, accuracy"""
+    from bench.check import CheckConfig
+    from bench.check import check as command
+    from bench.settings import flags, overlay, read_toml, take
+
+    without_hub()
+    file = take(arguments, "--config")
+    default = overlay(CheckConfig(), read_toml(Path(file)), file) if file else None
+    return command(flags(CheckConfig, arguments, prog="python -m bench check", default=default))
+
+
 def pipeline(arguments: Arguments) -> int:
     """cold-start: rebuild an embedded model from nothing"""
     from bench.plugins import nearest
@@ -199,6 +211,7 @@ COMMANDS: dict[str, Callable[[Arguments], int]] = {
     "compare": compare,
     "eval": evaluate,
     "report": report,
+    "check": check,
     "plan": plan,
     "pipeline": pipeline,
     "list": show_list,

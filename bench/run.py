@@ -20,6 +20,8 @@ from bench.trainer import TrainEngine
 from bench.work import Work, scoring_work
 from tasks.core import Problem, Task
 
+# raised when the loop, the trainer or a metric begins to compute something else: goldens are stored under it
+LOOP_VERSION = 1
 COUNTED = (
     "data/prompts",
     "data/samples_generated",

@@ -79,12 +79,13 @@ def annotate(
     if "values" in algorithm.needs:
         passes["values"] = engine.values
     mask = sequences.mask
-    columns = {name: torch.zeros(mask.shape) for name in passes}
+    columns: dict[str, Tensor] = {}
     for rows, counts in shared_out(sequences, torch.arange(len(sequences)), max_tokens, ranks):
         padded = sequences.pad(rows)
         for name, run in passes.items():
             with blamed_on(OWNERS[name]):
-                part = run(padded).float().cpu()
+                part = run(padded).cpu()
+            columns.setdefault(name, part.new_zeros(mask.shape))
             columns[name][rows, : part.shape[1]] += counts * part
     engine.park()
     columns = {name: ranks.total(column) for name, column in columns.items()}

@@ -3,6 +3,7 @@
 import copy
 from typing import Any, cast
 
+import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
@@ -20,14 +21,14 @@ class Critic(nn.Module):
         super().__init__()
         frozen = {id(p): p for p in policy.base_model.parameters() if not p.requires_grad}
         self.backbone = copy.deepcopy(policy.base_model, cast("dict[int, Any]", frozen))
-        self.head = nn.Linear(policy.config.get_text_config().hidden_size, 1)
+        self.head = nn.Linear(policy.config.get_text_config().hidden_size, 1, dtype=policy.dtype)
         nn.init.zeros_(self.head.weight)
         nn.init.zeros_(self.head.bias)
 
     def forward(self, padded: Padded) -> Tensor:
         """(b, t) the value of the state that each generated token was drawn from."""
         hidden = self.backbone(input_ids=padded.tokens, use_cache=False).last_hidden_state
-        return padded.unflatten(self.head(padded.states(hidden))[:, 0].float())
+        return padded.unflatten(at_least_float32(self.head(padded.states(hidden))[:, 0]))
 
 
 class Scorer(nn.Module):
@@ -47,13 +48,14 @@ def token_logprobs(model: PreTrainedModel, padded: Padded, temperature: float) -
     """Log-probs of the generated tokens, and the tempered logits behind them.
 
     Rows are right-padded, so causal attention alone keeps padding out; logits exist for generated tokens only; the
-    log-prob is a gather less a log-sum-exp, in float32, so no (b, t, V) log-softmax is made.
+    log-prob is a gather less a log-sum-exp, in float32 (a float64 model's in float64), so no (b, t, V) log-softmax is
+    made.
 
     Returns:
         (n,) and (n, V), row by row.
     """
     hidden = model.base_model(input_ids=padded.tokens, use_cache=False).last_hidden_state
-    logits = output_layer(model)(padded.states(hidden)).float()
+    logits = at_least_float32(output_layer(model)(padded.states(hidden)))
     if temperature != 1:
         logits = logits / temperature
     return logits.gather(-1, padded.targets[:, None])[:, 0] - logits.logsumexp(-1), logits
@@ -63,3 +65,8 @@ def entropy(logits: Tensor) -> Tensor:
     """(n, V) -> (n,) in nats."""
     logprobs = logits.log_softmax(-1)
     return -(logprobs.exp() * logprobs).sum(-1)
+
+
+def at_least_float32(x: Tensor) -> Tensor:
+    """What half precision cannot hold is kept in float32; float64 stays."""
+    return x.to(torch.promote_types(x.dtype, torch.float32))

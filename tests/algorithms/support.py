@@ -6,8 +6,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from algorithms import ALGORITHMS, ops
-from algorithms.core import Algorithm, Batch, PolicyOutput, Targets
+from algorithms import ALGORITHMS
+from algorithms.core import Algorithm, Batch, PolicyOutput
+from bench.gate.formulas import reduced
 
 BUDGET = 8
 
@@ -52,12 +53,6 @@ def output(logprobs: Tensor) -> PolicyOutput:
     return PolicyOutput(logprobs=logprobs, entropy=-logprobs * logprobs.detach().exp())
 
 
-def reduced(algorithm: Algorithm, loss: Tensor, batch: Batch, targets: Targets) -> Tensor:
-    """The optimizer batch's loss: () ."""
-    mask = batch.mask if targets.loss_mask is None else targets.loss_mask
-    return (ops.loss_weights(mask, algorithm.aggregation, batch.max_new_tokens) * loss).sum()
-
-
 def policy_gradient(algorithm: Algorithm, batch: Batch, logprobs: Tensor) -> tuple[Tensor, Tensor]:
     """The batch's loss () and its gradient (B, T) in the log-probs."""
     targets = algorithm.targets(batch)
@@ -71,17 +66,3 @@ def plain(name: str, **settings: object) -> Algorithm:
     cls = ALGORITHMS[name]
     bare = {"kl_coef": 0.0, "positive_coef": 0.0} | settings
     return cls(**{key: value for key, value in bare.items() if key in {f.name for f in fields(cls)}})  # type: ignore[arg-type]
-
-
-def from_logits(logits: Tensor, tokens: Tensor, mask: Tensor) -> PolicyOutput:
-    """A policy that is a table of logits (B, T, V): log-probs of `tokens` (B, T) and entropies."""
-    logprobs = logits.log_softmax(dim=-1)
-    entropy = -(logprobs.exp() * logprobs).sum(dim=-1)
-    taken = logprobs.gather(-1, tokens[..., None])[..., 0]
-    return PolicyOutput(logprobs=taken * mask, entropy=entropy * mask)
-
-
-def wave(*shape: int, phase: float = 0.0, scale: float = 1.0) -> Tensor:
-    """Numbers that look random and need no generator, so that no library can change them."""
-    index = torch.arange(torch.tensor(shape).prod().item(), dtype=torch.float64)
-    return (scale * torch.sin(12.9898 * index + phase) * torch.cos(4.1414 * index - phase)).reshape(shape)

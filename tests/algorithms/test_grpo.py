@@ -9,7 +9,8 @@ import torch
 from algorithms import ops
 from algorithms.core import required
 from algorithms.grpo import GRPO
-from tests.algorithms.support import make_batch, moved, output, policy_gradient, reduced, some_batch
+from bench.gate.formulas import reduced
+from tests.algorithms.support import make_batch, moved, output, policy_gradient, some_batch
 
 TWO_GROUPS = [1.0, 1.0, 1.0, 0.0, 0.0, 0.0, 0.0, 1.0]
 RIGHT = [0.5, 0.5, 0.5, -1.5, -0.5, -0.5, -0.5, 1.5]

@@ -83,10 +83,16 @@ def test_a_difference_turned_round_changes_sign_only(pairs: list[tuple[float, fl
     for compare in (stats.paired, stats.unpaired):
         there, back = compare(a, b), compare(b, a)
         assert there.mean == pytest.approx(-back.mean)
-        assert there.low is not None
-        assert back.high is not None
-        assert there.low == pytest.approx(-back.high)
-        assert there.p == pytest.approx(back.p)
+        assert (there.low is None) == (back.high is None)
+        if there.low is not None and back.high is not None:
+            assert there.low == pytest.approx(-back.high)
+            assert there.p == pytest.approx(back.p)
+
+
+def test_runs_that_all_differ_by_the_same_have_no_interval() -> None:
+    d = stats.paired([0.53, 0.75, 0.21], [0.52, 0.74, 0.20])
+    assert d.mean == pytest.approx(0.01)
+    assert (d.low, d.high, d.p, d.detectable) == (None, None, None, None)
 
 
 def test_holm_by_hand() -> None:
@@ -212,3 +218,33 @@ def test_holm_keeps_false_findings_of_a_whole_study_at_five_percent() -> None:
     plain = [min(stats.paired(s[k], s[0]).p or 0 for k in (1, 2, 3)) < 0.05 for s in runs]
     assert np.mean(any_found) <= 0.05 + 0.01
     assert np.mean(plain) > 0.08
+
+
+def test_hodges_lehmann_has_the_ends_of_wilcoxons_tables() -> None:
+    """Ten values at 95%: the table's critical value is 8, so the ends are the 9th mean of pairs from either side."""
+    values = [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 512.0]
+    means = sorted((a + b) / 2 for i, a in enumerate(values) for b in values[i:])
+    found = stats.hodges_lehmann(values, 0.95)
+    assert (found.low, found.high) == (means[8], means[-9])
+    assert found.mean == (means[27])
+    assert stats.hodges_lehmann(values[:7], 0.99).low is None, "2 of 128 orders are the most extreme"
+    assert (stats.hodges_lehmann(values[:8], 0.99).low, stats.hodges_lehmann(values[:8], 0.99).high) == (1.0, 128.0)
+
+
+@pytest.mark.parametrize("n", [8, 12, 27])
+def test_hodges_lehmann_covers_whatever_the_tails(n: int) -> None:
+    draws = np.random.default_rng(n).standard_t(2, size=(2000, n))
+    found = [stats.hodges_lehmann(row.tolist(), 0.95) for row in draws]
+    covered = np.mean([e.low <= 0 <= e.high for e in found if e.low is not None and e.high is not None])
+    assert 0.94 <= covered <= 0.98
+
+
+@pytest.mark.parametrize("looks", sorted(stats.POCOCK))
+def test_repeated_looks_err_together_as_often_as_one(looks: int) -> None:
+    """Nominal levels are those of normal data at equal distances; here t intervals at growing n, as the gate uses."""
+    draws = np.random.default_rng(looks).normal(size=(20_000, 8 * looks))
+    outside = np.zeros(len(draws), dtype=bool)
+    for look in range(1, looks + 1):
+        _, low, high = stats.t_interval(draws[:, : 8 * look], 1 - stats.POCOCK[looks])
+        outside |= (low > 0) | (high < 0)
+    assert 0.045 <= outside.mean() <= 0.056

@@ -4,10 +4,6 @@ Arguments, if any, are names of faults to plant; without any, all are. What was 
 """
 
 import json
-import os
-import shutil
-import signal
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -15,14 +11,11 @@ from pathlib import Path
 import hypothesis  # noqa: F401 - imported before the forks, once for all
 import pytest
 import torch
-import transformers  # noqa: F401 - likewise
-from transformers import LlamaForCausalLM  # noqa: F401 - likewise
 
+from tests.faults.forks import copy_tree, forked
 from tests.faults.listed import RESULTS, Fault, load, planted
 
-ROOT = Path(__file__).parents[2]
 TIMEOUT_S = 300  # a fault that makes the tests hang is caught
-OURS = {"algorithms", "bench", "tasks", "tests", "docs"}
 
 
 def caught(fault: Fault, tree: Path) -> bool:
@@ -37,31 +30,8 @@ def caught(fault: Fault, tree: Path) -> bool:
 
 
 def green(tests: list[str], tree: Path) -> bool:
-    """Whether these tests pass, run in a fork that has the heavy imports behind it and none of our own modules."""
-    child = os.fork()
-    if not child:
-        signal.alarm(TIMEOUT_S)
-        silence = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(silence, 1)
-        os.dup2(silence, 2)
-        os.chdir(tree)
-        sys.path[:] = [str(tree), *(p for p in sys.path if Path(p or ".").resolve() != ROOT)]
-        for name in [n for n in sys.modules if n.partition(".")[0] in OURS]:
-            del sys.modules[name]
-        sys.dont_write_bytecode = True
-        os._exit(pytest.main(["-x", "-q", "-m", "not slow", *tests]))
-    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-
-
-def copy_tree(target: Path) -> None:
-    """The tracked files as they are now."""
-    listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split(
-        "\n"
-    )
-    for name in filter(None, listed):
-        if (ROOT / name).is_file():
-            (target / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(ROOT / name, target / name)
+    """Whether these tests pass in the tree."""
+    return forked(tree, lambda: int(pytest.main(["-x", "-q", "-m", "not slow", *tests])), TIMEOUT_S) == 0
 
 
 def main(names: list[str]) -> int:

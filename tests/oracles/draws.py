@@ -6,7 +6,8 @@ import torch
 from torch import Tensor
 
 from algorithms.core import Algorithm, Batch, required
-from tests.algorithms.support import make_batch, moved, output, reduced
+from bench.gate.formulas import reduced
+from tests.algorithms.support import make_batch, moved, output
 
 NUM_DRAWS = 200
 GROUP_SIZE = 4

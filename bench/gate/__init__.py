@@ -1,0 +1,1 @@
+"""The parts of `bench check`: goldens, costs side by side, accuracy over seeds, and how verdicts are told."""

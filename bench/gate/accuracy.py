@@ -1,0 +1,151 @@
+"""Tier 3: accuracy over seeds, against runs of the base or stored ones: no worse than a margin?
+
+The interval is that of head minus base, paired where both have the same seeds. Looks at growing numbers of seeds are
+each made at Pocock's level, so that all of them together err at most 5% of the time at the margin itself.
+"""
+
+import json
+import math
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from bench.config import UserError
+from bench.gate.verdict import Finding, Status
+from bench.report.groups import figures
+from bench.report.records import find_runs, load
+from bench.stats import MIN_T, POCOCK, Difference, estimate, paired, unpaired
+
+
+@dataclass(frozen=True, kw_only=True)
+class Results:
+    """Runs of one method under one setting."""
+
+    setting: str  # what must be equal: data, model, budget, evaluation, preset
+    accuracy: Mapping[int, float]  # seed -> on the test split after training
+    start: float | None = None  # mean before training
+    lost: Mapping[int, str] = field(default_factory=dict[int, str])  # seed -> why there is no accuracy
+    preset: str = ""
+
+
+def read_runs(folder: Path) -> dict[str, Results]:
+    """Arm -> results, of everything below the folder.
+
+    Raises:
+        UserError: no runs there, or one arm under several settings.
+    """
+    try:
+        with tempfile.TemporaryDirectory() as cache:
+            frame = figures(load(find_runs([folder]), Path(cache)))
+    except FileNotFoundError as error:
+        raise UserError(str(error)) from error
+    frame = frame.sort_values(["started_at", "path"]).drop_duplicates(["arm", "setting_key", "seed"], keep="last")
+    found: dict[str, Results] = {}
+    for (arm, setting), runs in frame.groupby(["arm", "setting_key"], sort=False):
+        if arm in found:
+            raise UserError(f"{folder}: arm {arm} was run under several settings; give a folder of one")
+        found[str(arm)] = results_of(runs.to_dict("records"), str(setting))
+    return found
+
+
+def results_of(rows: Sequence[Mapping[str, Any]], setting: str) -> Results:
+    """From one row a run. A run that did not finish, or was not tested after training, is lost."""
+    accuracy, lost = dict[int, float](), dict[int, str]()
+    for row in rows:
+        value, step = (float(row.get(name, math.nan)) for name in ("final_accuracy", "final_step"))
+        if row["status"] != "finished":
+            lost[int(row["seed"])] = " ".join(filter(None, (str(row["status"]), str(row["message"]))))
+        elif not math.isfinite(value) or not step > 0:
+            lost[int(row["seed"])] = "no test accuracy after training"
+        else:
+            accuracy[int(row["seed"])] = value
+    starts = [float(row["start_accuracy"]) for row in rows if math.isfinite(float(row.get("start_accuracy", math.nan)))]
+    start = sum(starts) / len(starts) if starts else None
+    return Results(setting=setting, accuracy=accuracy, start=start, lost=lost, preset=str(rows[0]["preset"]))
+
+
+def judge_accuracy(subject: str, head: Results, base: Results, margin: float, level: float) -> Finding:
+    """One look. `margin` is a negative fraction."""
+    if head.setting != base.setting:
+        return told(subject, "cannot judge", "other settings", margin, detail=unequal(head.setting, base.setting))
+    if base.lost:
+        return told(subject, "cannot judge", "the base has lost runs", margin, detail=words(base.lost))
+    if head.lost:
+        return told(subject, "worse", "runs without a result", margin, detail=words(head.lost))
+    difference = differ(head.accuracy, base.accuracy, level)
+    sizes = f"{len(head.accuracy)} runs against {len(base.accuracy)}"
+    if difference is None or difference.low is None or difference.high is None:
+        return told(subject, "cannot judge", f"too few runs: {sizes}", margin, {"n": len(head.accuracy)})
+    verdict: Status = "pass" if difference.low > margin else "worse" if difference.high < margin else "cannot judge"
+    mean, low, high = (100 * x for x in (difference.mean, difference.low, difference.high))
+    means = [estimate(list(side.accuracy.values())).mean for side in (base, head)]
+    return told(
+        subject,
+        verdict,
+        f"{mean:+.1f} [{low:+.1f}, {high:+.1f}] points",
+        margin,
+        {"difference": mean / 100, "low": low / 100, "high": high / 100, "level": level, "n": len(head.accuracy)},
+        detail=f"{means[0]:.1%} -> {means[1]:.1%}, {sizes}{', paired by seed' * difference.paired}"
+        + little_to_lose(means[0], base.start, margin),
+    )
+
+
+def differ(head: Mapping[int, float], base: Mapping[int, float], level: float) -> Difference | None:
+    """Head minus base, paired where the base has every seed of the head, else as independent runs."""
+    if min(len(head), len(base)) < MIN_T:
+        return None
+    if set(head) <= set(base):
+        return paired(list(head.values()), [base[seed] for seed in head], level)
+    return unpaired(list(head.values()), list(base.values()), level)
+
+
+def little_to_lose(mean: float, start: float | None, margin: float) -> str:
+    """A warning where training itself gains so little that losing all of it would hardly show."""
+    gain = None if start is None else mean - start
+    return f"; the base gains only {100 * gain:.1f} points" if gain is not None and gain < -2 * margin else ""
+
+
+def told(
+    subject: str,
+    verdict: Status,
+    measured: str,
+    margin: float,
+    numbers: dict[str, float] | None = None,
+    detail: str = "",
+) -> Finding:
+    """As tier 3 words it."""
+    return Finding(
+        tier=3,
+        subject=subject,
+        quantity="accuracy",
+        status=verdict,
+        measured=measured,
+        tolerance=f"{100 * margin:+.0f} points",
+        detail=detail,
+        numbers=dict(numbers or {}),
+    )
+
+
+def words(lost: Mapping[int, str]) -> str:
+    """`seed 3: diverged in step 4: ...`."""
+    return "; ".join(f"seed {seed}: {why}" for seed, why in sorted(lost.items()))
+
+
+def unequal(head: str, base: str) -> str:
+    """The parts of two settings that differ."""
+    names = ("task, model, budget, evaluation", "data", "generation budget", "preset")
+    parts = zip(names, json.loads(head), json.loads(base), strict=True)
+    return "; ".join(f"{name}: {a} here, {b} in the base" for name, a, b in parts if a != b)
+
+
+def level_of(num_looks: int) -> float:
+    """Of each look.
+
+    Raises:
+        UserError: more looks than there are levels for.
+    """
+    if num_looks not in POCOCK:
+        raise UserError(f"{num_looks} looks at the seeds are too many: raise --seeds, or lower --max-seeds")
+    return 1 - POCOCK[num_looks]

@@ -1,0 +1,68 @@
+"""Accuracies to hold later changes against: `<baselines>/<hardware>/<task>-<model>-<method>-<budget>.json`."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from bench.config import UserError
+from bench.gate.accuracy import Results
+from bench.gate.verdict import signed
+from bench.record import commit, read_json, write_json
+from bench.stats import Estimate, estimate
+
+
+def baseline_path(folder: Path, subject: str, setting: Mapping[str, Any], preset: str) -> Path:
+    """Where a method's baseline lies. `setting` has task_name, model and budget."""
+    parts = (setting["task_name"], Path(str(setting["model"])).name, subject, str(setting["budget"]).replace("=", ""))
+    return folder / (preset or "unknown") / ("-".join(parts).replace(":", ".") + ".json")
+
+
+def place_of(results: Results, subject: str, folder: Path) -> Path:
+    """The same, from runs."""
+    return baseline_path(folder, subject, json.loads(results.setting)[0], results.preset)
+
+
+def read_baseline(path: Path) -> Results:
+    """A stored baseline.
+
+    Raises:
+        UserError: it is not there, or is no baseline.
+    """
+    content = read_json(path)
+    try:
+        accuracy = {int(seed): float(value) for seed, value in content["accuracy"].items()}
+        return Results(
+            setting=json.dumps(content["setting"], sort_keys=True), accuracy=accuracy, start=content["start"]
+        )
+    except (KeyError, AttributeError, ValueError) as error:
+        raise UserError(f"{path}: not a baseline of accuracies: {error}") from error
+
+
+def move_baseline(path: Path, subject: str, results: Results, reason: str) -> str:
+    """Store the runs as what later ones are held against; returns a line that says what changed.
+
+    Raises:
+        UserError: a run has no result.
+    """
+    if results.lost:
+        seed, why = next(iter(results.lost.items()))
+        raise UserError(f"{subject}, seed {seed}: {why}; a baseline must not hide that")
+    old: dict[str, Any] = read_json(path) if path.exists() else {"accuracy": {}, "history": []}
+    before = estimate(list(old["accuracy"].values())) if old["accuracy"] else None
+    changed = f"{said(before)} -> {said(estimate(list(results.accuracy.values())))}"
+    content = {
+        "method": subject,
+        "setting": json.loads(results.setting),
+        "start": results.start,
+        "accuracy": {str(seed): value for seed, value in sorted(results.accuracy.items())},
+        "history": [*old["history"], signed(reason) | commit() | {"changed": changed}],
+    }
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_json(path, content)
+    return f"{subject}: {changed}; {path}"
+
+
+def said(value: Estimate | None) -> str:
+    """`80.3% (8 runs)`."""
+    return "none" if value is None else f"{value.mean:.1%} ({value.n} runs)"

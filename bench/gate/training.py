@@ -1,0 +1,99 @@
+"""Runs over seeds in a tree, by its own code, and as many of them as the verdict needs."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Protocol
+
+import tomli_w
+
+from bench.config import UserError
+from bench.gate.accuracy import Results, judge_accuracy, level_of, read_runs, told
+from bench.gate.verdict import Finding
+from bench.launch import last_line
+from bench.settings import Tree
+
+Say = Callable[[str], None]
+
+
+class Source(Protocol):
+    """Whatever makes runs of a method over seeds."""
+
+    subject: str
+
+    def results(self, count: int) -> Results:
+        """Of the seeds from 0 on, as many as asked for.
+
+        Raises:
+            UserError: it cannot run at all.
+        """
+        ...
+
+
+@dataclass(kw_only=True)
+class Trained:
+    """A method to train in one tree, into one folder."""
+
+    subject: str
+    study: Path
+    tree: Path
+    folder: Path
+    jobs: int = 1
+
+    def results(self, count: int) -> Results:
+        """Of the seeds from 0 on, run where they have not ended yet.
+
+        Raises:
+            UserError: this tree's code cannot even plan them.
+        """
+        self.folder.mkdir(parents=True, exist_ok=True)
+        log = self.folder / "seeds.log"
+        arguments = [str(self.study.resolve()), str(self.folder.resolve()), str(count), str(self.jobs)]
+        with log.open("wb") as file:
+            code = subprocess.call(
+                [sys.executable, "-m", "bench.gate.seeds", *arguments],
+                cwd=self.tree,
+                env={**os.environ, "PYTHONPATH": str(self.tree)},
+                stdout=file,
+                stderr=subprocess.STDOUT,
+            )
+        if code or not any((self.folder / "runs").glob("*/config.json")):
+            raise UserError(f"{self.subject} in {self.tree}: {last_line(log)}")
+        return with_missing(read_runs(self.folder / "runs")[self.subject], range(count))
+
+
+def with_missing(results: Results, seeds: Iterable[int]) -> Results:
+    """A planned run that left no record is lost, too."""
+    missing = set(seeds) - set(results.accuracy) - set(results.lost)
+    return replace(results, lost={**results.lost, **dict.fromkeys(missing, "left no record; see its log")})
+
+
+def write_study(path: Path, subject: str, task: str, model: str, settings: Tree) -> Path:
+    """A study of one arm, as `bench.study` reads it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    tree = {"tasks": [task], "models": [model], "settings": settings, "arms": {subject: {"algo_name": subject}}}
+    path.write_text(tomli_w.dumps(tree))
+    return path
+
+
+def check_accuracy(head: Source, base: Source | Results, margin: float, sizes: Sequence[int], say: Say) -> Finding:
+    """The first look that decides, or the last one. Base runs are made as they are needed."""
+    level = level_of(len(sizes))
+    finding = told(head.subject, "cannot judge", "no runs", margin)
+    for size in sizes:
+        try:
+            theirs = base if isinstance(base, Results) else base.results(size)
+        except UserError as error:
+            return told(head.subject, "cannot judge", "the base cannot run", margin, detail=str(error))
+        try:
+            ours = head.results(size)
+        except UserError as error:
+            return told(head.subject, "worse", "it cannot run", margin, detail=str(error))
+        finding = judge_accuracy(head.subject, ours, theirs, margin, level)
+        say(f"{head.subject}: {size} seeds: {finding.status}, {finding.measured}")
+        if finding.status != "cannot judge" or "low" not in finding.numbers:
+            break
+    return finding

@@ -1,0 +1,135 @@
+"""Tier 2 on real steps, many times: `python -m tests.gate.tier2 SCENARIO [COUNT]`, adding to tier2.json.
+
+unchanged   base and head are one tree: at most 1 red of 20, idle (as the machine is) or `loaded` (as many busy
+            processes as cores beside it)
+slow        rollout takes a quarter longer: by work in one half of the checks, by waiting in the other
+memory      a tenth more: of the key-value cache in one half, of the whole process in the other
+"""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Generator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import tomli_w
+import torch
+
+from bench.gate.costs import Side, in_turns
+from bench.gate.ratios import Pair
+from bench.gate.tolerances import parse_tolerances
+from bench.gate.verdict import EXIT_CODES, looks, overall
+from tests.faults.forks import copy_tree
+from tests.faults.listed import Fault
+from tests.gate.forked import ForkedWorker, small_data
+from tests.gate.planted import edited
+
+RESULTS = Path(__file__).with_name("tier2.json")
+SETTINGS = {"algo_name": "grpo", "samples_per_step": 32, "eval": {"limit": 1}, "task": {"template": "plain"}}
+TIMED = "started = __import__('time').thread_time()\n    groups = engine.generate(prompts, seeds, sampling)\n    "
+LONGER = "0.25 * (__import__('time').thread_time() - started)"
+EDITS = {
+    "slow": (
+        Fault(
+            name="work",
+            kind="cost",
+            tests=[],
+            file="bench/rollout.py",
+            old="groups = engine.generate(prompts, seeds, sampling)\n",
+            new=f"{TIMED}until = __import__('time').thread_time() + {LONGER}\n"
+            "    while __import__('time').thread_time() < until:\n        pass\n",
+        ),
+        Fault(
+            name="waiting",
+            kind="cost",
+            tests=[],
+            file="bench/rollout.py",
+            old="groups = engine.generate(prompts, seeds, sampling)\n",
+            new=f"{TIMED}__import__('time').sleep({LONGER})\n",
+        ),
+    ),
+    "memory": (
+        Fault(
+            name="cache",
+            kind="cost",
+            tests=[],
+            file="bench/engines/hf.py",
+            old="x.new_empty(*x.shape[:2], room, x.shape[3])",
+            new="x.new_empty(*x.shape[:2], room + (x.shape[2] + room) // 10 + 1, x.shape[3])",
+        ),
+        Fault(
+            name="peak",
+            kind="cost",
+            tests=[],
+            file="bench/train.py",
+            old="    means = Means()\n    if",
+            new="    globals().setdefault('kept', torch.ones(__import__('psutil').Process().memory_info().rss // 40))\n"
+            "    means = Means()\n    if",
+        ),
+    ),
+}
+
+
+@contextmanager
+def load(count: int) -> Generator[None]:
+    """So many processes that do nothing but work."""
+    busy = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(count)]
+    try:
+        yield
+    finally:
+        for process in busy:
+            process.kill()
+            process.wait()
+
+
+def check(base: Path, head: Path, scratch: Path) -> dict[str, object]:
+    """What tier 2 says."""
+    settings = scratch / "settings.toml"
+    settings.write_text(tomli_w.dumps(SETTINGS | {"data": str(small_data(scratch / "data"))}))
+    start = time.monotonic()
+    with ExitStack() as stack:
+        trees: dict[Side, Path] = {"base": base, "head": head}
+        workers = {s: stack.enter_context(ForkedWorker(s, t, settings, scratch / f"{s}.log")) for s, t in trees.items()}
+        found, pairs = in_turns(workers, "grpo", parse_tolerances(()), looks(8, 40), lambda line: None)
+    return {
+        "code": EXIT_CODES[overall(found)],
+        "not_passed": {f.quantity: f"{f.status}: {f.measured}" for f in found if f.status != "pass"},
+        "pairs": len(pairs),
+        "seconds": round(time.monotonic() - start, 1),
+        "waited": round(1 - own(pairs) / sum(c["wall_s"]["step"] for p in pairs for c in (p.base, p.head)), 2),
+    }
+
+
+def own(pairs: Sequence[Pair]) -> float:
+    """Seconds of all steps, those in which they waited for a core apart."""
+    return sum(cost["own_s"]["step"] for pair in pairs for cost in (pair.base, pair.head))
+
+
+def main(scenario: str, count: int) -> None:
+    """Print and keep each check's outcome."""
+    torch.set_num_threads(1)
+    kept = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
+    edits = EDITS.get(scenario, (None,))
+    for i in range(count):
+        with tempfile.TemporaryDirectory() as scratch, ExitStack() as stack:
+            base, head = Path(scratch) / "base", Path(scratch) / "head"
+            copy_tree(base)
+            copy_tree(head)
+            edit = edits[i % len(edits)]
+            if edit is not None:
+                stack.enter_context(edited(edit, head))
+            stack.enter_context(load((os.cpu_count() or 1) if scenario == "loaded" else 0))
+            before = os.getloadavg()[0]
+            found = check(base, head, Path(scratch))
+        found |= {"planted": edit.name if edit else "nothing", "load": [round(before, 1), round(os.getloadavg()[0], 1)]}
+        kept.setdefault(scenario, []).append(found)
+        RESULTS.write_text(json.dumps(kept, indent=1) + "\n")
+        print(scenario, i, json.dumps(found), flush=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], int(sys.argv[2]) if len(sys.argv) > 2 else 20)
