@@ -17,7 +17,7 @@ import torch
 
 from bench.config import UserError
 from bench.ranks import ALONE, Ranks
-from bench.versions import version
+from bench.versions import driver, version
 
 STREAMS = ("steps", "evals", "eval_problems", "completions")
 PACKAGES = (
