@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from bench.config import RunConfig
-from bench.planner.job import Job, Setting, Workload
+from bench.planner.job import Job, Setting, Workload, offload_of
 from bench.planner.memory import GIB, Phase, memory
 from bench.planner.methods import of_algorithm
 from bench.planner.search import LORA_RANK
@@ -52,7 +52,6 @@ def change(config: RunConfig, shape: ModelShape | None, preset: Preset, place: l
 def as_job(config: RunConfig, shape: ModelShape, preset: Preset) -> Job:
     """The run as the planner sees it, every prompt and completion at its limit."""
     engine = config.engine
-    offload = "params" if "params" in engine.offload else "optimizer" if "optimizer" in engine.offload else "none"
     return Job(
         model=config.model,
         shape=shape,
@@ -69,7 +68,7 @@ def as_job(config: RunConfig, shape: ModelShape, preset: Preset) -> Job:
             dtype=engine.dtype or "float32",
             lora_rank=config.lora.rank,
             zero_stage=engine.zero_stage,
-            offload=offload,
+            offload=offload_of(engine.offload),
             gradient_checkpointing=engine.gradient_checkpointing,
             micro_batch_tokens=engine.tokens_at_once,
             rollout_batch_size=engine.rollout_batch_size,

@@ -12,7 +12,7 @@ import pandas as pd
 from rich.console import Console
 
 from bench.planner import tables
-from bench.planner.job import Job, Method, Setting, Workload
+from bench.planner.job import Job, Method, Setting, Workload, offload_of
 from bench.planner.memory import GIB, Memory, Role, memory
 from bench.planner.methods import of_algorithm
 from bench.planner.models import resolve
@@ -172,7 +172,7 @@ def jobs(config: Tree, provenance: Tree, steps: Steps, method: Method) -> tuple[
             train_engine=engine.get("train") or "torch",
             rollout_engine=engine.get("rollout", "hf"),
             zero_stage=engine.get("zero") or 0,
-            offload=next((kind for kind in ("params", "optimizer") if kind in engine.get("offload", ())), "none"),
+            offload=offload_of(engine.get("offload", ())),
             dtype=engine["dtype"],
             lora_rank=config.get("lora", {}).get("rank", 0),
             gradient_checkpointing=engine["gradient_checkpointing"],
