@@ -123,36 +123,27 @@ def test_two_processes_record_what_one_records(whole: Path, tmp_path: Path) -> N
     assert json.loads((whole / "provenance.json").read_text())["processes"] == 2
 
 
-@pytest.mark.parametrize("victim", [0, 1], ids=["the first", "the second"])
-def test_a_killed_rank_ends_the_run_and_the_same_launch_goes_on_exactly(
-    victim: int, whole: Path, tmp_path: Path
-) -> None:
+def test_a_killed_rank_ends_the_run_and_the_same_launch_goes_on_exactly(whole: Path, tmp_path: Path) -> None:
+    """The first rank, which writes the records and would have spoken."""
     command = [*TORCHRUN, "2", "-m", "bench", *RUN, *SHORT, "--out", str(tmp_path)]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment)
     while not list(tmp_path.glob("*/checkpoint/step-000002")):
         assert process.poll() is None
         time.sleep(0.01)
-    ranks = {int(child.environ()["RANK"]): child for child in psutil.Process(process.pid).children() if rank_of(child)}
-    ranks[victim].kill()
-    output, _ = process.communicate(timeout=120)
+    next(child for child in psutil.Process(process.pid).children() if child.environ().get("RANK") == "0").kill()
+    output, _ = process.communicate()
     assert process.returncode != 0
     assert output.count("another process has ended; go on from the last checkpoint, by the same launch") == 1
     run = next(tmp_path.iterdir())
     assert not (run / "summary.json").exists()
-    if victim == 0:
-        refused = launch(1, "bench", "run", "--resume", str(run), check=False)
-        assert refused.returncode == 2
-        assert "was written by 2 processes, and here are 1" in refused.stderr
+    refused = launch(1, "bench", "run", "--resume", str(run), check=False)
+    assert refused.returncode == 2
+    assert "was written by 2 processes, and here are 1" in refused.stderr
     launch(2, "bench", "run", "--resume", str(run), "--quiet")
     for stream in ("steps", "evals", "eval_problems", "completions"):
         assert rows(run, stream) == rows(whole, stream), stream
     assert same_weights(run, whole)
-
-
-def rank_of(child: psutil.Process) -> bool:
-    """Whether it is one of the run's processes."""
-    return "RANK" in child.environ()
 
 
 def same_weights(a: Path, b: Path) -> bool:
