@@ -169,5 +169,7 @@ def merged_weights(model: nn.Module) -> Iterator[tuple[str, Tensor]]:
         if id(parameter) in adapters:
             continue
         owner, _, part = name.partition(".base_layer.")
-        change = layers[owner].get_delta_weight(TRAINED) if part == "weight" else 0
-        yield f"{owner}.{part}" if part else name, parameter.detach() + change
+        weight = parameter.detach()
+        if part == "weight":
+            weight = weight + layers[owner].get_delta_weight(TRAINED)
+        yield f"{owner}.{part}" if part else name, weight
