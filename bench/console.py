@@ -1,9 +1,11 @@
 """What a run shows while it goes: a live bar on a terminal, plain lines elsewhere, nothing when quiet."""
 
 import importlib.util
+import signal
 import time
 from collections.abc import Callable, Mapping, Sequence
-from types import TracebackType
+from contextlib import AbstractContextManager
+from types import FrameType, TracebackType
 from typing import Any, Self
 
 from rich.console import Console
@@ -45,6 +47,25 @@ def profile(rows: Sequence[Row]) -> str:
         label = f"  {name}" if kind == "profile" else name
         lines.append(f"{label:<12}{seconds:>9.2f}{seconds / total:>8.1%}{reached}")
     return "\n".join(lines)
+
+
+class Interrupt(AbstractContextManager["Interrupt"]):
+    """Ctrl-C asks for an end after the current step; a second one ends at once."""
+
+    def __init__(self) -> None:
+        self.asked = False
+
+    def __enter__(self) -> Self:
+        self._previous = signal.signal(signal.SIGINT, self._ask)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        signal.signal(signal.SIGINT, self._previous)
+
+    def _ask(self, number: int, frame: FrameType | None) -> None:
+        if self.asked:
+            raise KeyboardInterrupt
+        self.asked = True
 
 
 class Display:

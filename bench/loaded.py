@@ -6,7 +6,7 @@ from typing import Any, cast
 
 from bench.config import RunConfig, UserError
 from bench.console import Display, check_tracker
-from bench.engines.build import adapters, reward_engine, rollout_engine, train_engine
+from bench.engines.build import adapters, in_dtype, reward_engine, rollout_engine, train_engine
 from bench.lora import adapter_parameters
 from bench.meter import Meter
 from bench.models import load_model, load_tokenizer, locate, pick_device
@@ -50,6 +50,7 @@ class Loaded:
             self.model = cast("Any", load_model(self.location)).to(self.device)
             self.num_parameters = self.model.num_parameters()  # before an engine shares them out
             adapters(config, self.model)
+            in_dtype(config.engine, self.model)
             self.rollout = rollout_engine(
                 config.engine,
                 self.model,

@@ -84,7 +84,7 @@ METRICS = _table(
     profile/optimizer_s | s | step | Clipping and stepping, with --profile.
     perf/generated_tokens_per_s | tokens/s | step | Generated tokens over the rollout's time; prompts and padding not counted.
     perf/trained_tokens_per_s | tokens/s | step | Generated tokens that were trained on over the update's time.
-    perf/mfu | share | step | Counted operations over the step's time and the machine's peak (measured, in provenance.json).
+    perf/mfu | share | step | Counted operations over the step's time and the peak of all devices (measured, in provenance.json).
     perf/mfu/* | share | step | The same of one phase.
     memory/policy_gib | GiB | step | Weights and buffers, from storages.
     memory/reference_gib | GiB | step | Weights and buffers of the frozen reference. Absent where it is the policy without its adapters.
@@ -93,7 +93,7 @@ METRICS = _table(
     memory/reward_model_gib | GiB | step | Weights and buffers of a learned reward model.
     memory/gradients_gib | GiB | step | The larger of the policy's and the critic's, which never exist at once.
     memory/optimizer_gib | GiB | step | States of every optimizer.
-    memory/activations_gib | GiB | step | What autograd keeps for the backward pass of the largest micro-batch, weights apart.
+    memory/activations_gib | GiB | step | What autograd keeps for the backward pass of the largest micro-batch, weights apart. Absent under ZeRO-3.
     memory/rollout_weights_gib | GiB | run | The sampler's own copy of the policy; absent where it generates from the modules being trained.
     memory/kv_cache_gib | GiB | run | The largest key-value cache so far.
     memory/roles_gib | GiB | step | Sum of the roles above.
@@ -107,7 +107,7 @@ METRICS = _table(
     data/tokens_trained | tokens | cumulative | Those of completions trained on.
     data/updates | updates | cumulative | Policy updates.
     cost/flops | operations | cumulative | Counted work, formulas in bench/flops.py; critic, reference, reward model and dropped groups included.
-    cost/device_s | s | cumulative | Seconds of steps on one device.
+    cost/device_s | s | cumulative | Seconds of steps, times the devices (the processes) that they ran on.
     """  # noqa: E501 - one definition a line
 )
 

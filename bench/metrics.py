@@ -11,7 +11,6 @@ from algorithms import ops
 from algorithms.core import Batch, Targets, required
 from bench.batch import scored
 from bench.rollout import Rollout
-from bench.train import explained_variance
 
 Row = dict[str, Any]
 UNREAD = ("no-answer", "unparseable")  # errors of a completion in which no answer could be read
@@ -121,3 +120,10 @@ def mean_of(values: Iterable[float | bool | None]) -> float | None:
     """Mean of what is known; None where nothing is."""
     known = [float(v) for v in values if v is not None]
     return sum(known) / len(known) if known else None
+
+
+def explained_variance(batch: Batch, targets: Targets) -> float | None:
+    """1 - Var(returns - values) / Var(returns) over generated tokens; None where the returns do not vary."""
+    returns, values = required(targets.returns)[batch.mask], required(batch.values)[batch.mask]
+    variance = float(returns.var())
+    return 1 - float((returns - values).var()) / variance if variance > 0 else None

@@ -17,7 +17,7 @@ import torch
 
 from bench.config import UserError
 from bench.ranks import ALONE, Ranks
-from bench.versions import version
+from bench.versions import driver, version
 
 STREAMS = ("steps", "evals", "eval_problems", "completions")
 PACKAGES = (
@@ -58,6 +58,7 @@ def provenance(device: torch.device) -> dict[str, Any]:
         "device": device_name(device),
         "num_threads": torch.get_num_threads(),
         "cuda": torch.version.cuda,
+        **driver(),
         "platform": platform.platform(),
     }
 

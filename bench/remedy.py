@@ -9,9 +9,10 @@ from dataclasses import replace
 from typing import Any
 
 from bench.config import RunConfig
-from bench.planner.job import Job, Setting, Workload
+from bench.planner.job import Job, Setting, Workload, offload_of
 from bench.planner.memory import GIB, Phase, memory
 from bench.planner.methods import of_algorithm
+from bench.planner.search import LORA_RANK
 from bench.presets import Preset
 from bench.shape import ModelShape
 
@@ -22,6 +23,7 @@ FLAGS = {
     "gradient_checkpointing": "--engine.gradient-checkpointing",
     "train_engine": "--engine {}",
     "zero_stage": "--zero {}",
+    "lora_rank": "--lora.rank {}",
 }
 GENERATION = ("rollout", "evaluate", "sync")
 
@@ -50,7 +52,6 @@ def change(config: RunConfig, shape: ModelShape | None, preset: Preset, place: l
 def as_job(config: RunConfig, shape: ModelShape, preset: Preset) -> Job:
     """The run as the planner sees it, every prompt and completion at its limit."""
     engine = config.engine
-    offload = "params" if "params" in engine.offload else "optimizer" if "optimizer" in engine.offload else "none"
     return Job(
         model=config.model,
         shape=shape,
@@ -65,8 +66,9 @@ def as_job(config: RunConfig, shape: ModelShape, preset: Preset) -> Job:
             train_engine=engine.train or "torch",
             rollout_engine=engine.rollout,
             dtype=engine.dtype or "float32",
+            lora_rank=config.lora.rank,
             zero_stage=engine.zero_stage,
-            offload=offload,
+            offload=offload_of(engine.offload),
             gradient_checkpointing=engine.gradient_checkpointing,
             micro_batch_tokens=engine.tokens_at_once,
             rollout_batch_size=engine.rollout_batch_size,
@@ -91,14 +93,17 @@ def bytes_of(job: Job, phase: Phase | None) -> float:
 
 
 def changes(job: Job, phase: Phase | None) -> Iterator[Setting]:
-    """From the cheapest: smaller batches, recomputed activations, higher stages, what waits on the host."""
+    """From the cheapest: smaller batches, recomputed activations, higher stages, what waits on the host, adapters."""
     now = job.setting
     ways: list[dict[str, Any]] = [{}, {"gradient_checkpointing": True}]
     if now.train_engine == "deepspeed":
         ways += [{"gradient_checkpointing": True, "zero_stage": stage} for stage in range(now.zero_stage + 1, 4)]
-    host = {"train_engine": "deepspeed", "gradient_checkpointing": True}
-    ways += [host | {"zero_stage": max(1, now.zero_stage), "offload": "optimizer"}]
-    ways += [host | {"zero_stage": 3, "offload": "params"}]
+    if not now.lora_rank:
+        host = {"train_engine": "deepspeed", "gradient_checkpointing": True}
+        ways += [host | {"zero_stage": max(1, now.zero_stage), "offload": "optimizer"}]
+        ways += [host | {"zero_stage": 3, "offload": "params"}]
+        if now.train_engine == "torch":
+            ways += [{"gradient_checkpointing": True, "lora_rank": LORA_RANK}]
     for way in ways:
         if phase == "rollout":
             yield from (replace(now, **way, rollout_batch_size=n) for n in halvings(now.rollout_batch_size, 1))

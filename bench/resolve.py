@@ -169,6 +169,12 @@ def check_engine(config: RunConfig, processes: int) -> None:
         UserError: says which, and what would do.
     """
     engine, offload = config.engine, set(config.engine.offload)
+    if engine.tensor_parallel > 1 and (engine.rollout != "vllm" or processes > 1):
+        raise UserError(
+            f"--engine.tensor-parallel {engine.tensor_parallel} needs --rollout vllm, in a run of one process"
+        )
+    if engine.rollout_memory > 1:
+        raise UserError(f"--engine.rollout-memory {engine.rollout_memory}: a share, must lie in (0, 1]")
     if engine.train == "torch" and processes > 1:
         raise UserError(f"--engine torch is one process, and here are {processes}: use --engine deepspeed")
     if engine.train == "torch" and (engine.zero or offload & {"optimizer", "params"}):

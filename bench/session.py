@@ -1,20 +1,17 @@
 """One run from settings to summary: drives the loop, records, evaluates, resumes."""
 
-import signal
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from types import FrameType
-from typing import Any, Self, cast
+from typing import Any, cast
 
 from torch import Tensor
 
 from bench import checkpoint
 from bench.checkpoint import Best, best_folder
 from bench.config import Budget, UserError
-from bench.console import Display, profile, tracker
+from bench.console import Display, Interrupt, profile, tracker
 from bench.evaluate import describe, judge, problem_rows, summarise
 from bench.loaded import Loaded, arm_name
 from bench.meter import is_out_of_memory
@@ -31,25 +28,6 @@ from bench.train import DivergedError
 from tasks.core import Split
 
 EXIT_CODES = {"finished": 0, "diverged": 1, "no-signal": 1, "interrupted": 130}
-
-
-class Interrupt(AbstractContextManager["Interrupt"]):
-    """Ctrl-C asks for an end after the current step; a second one ends at once."""
-
-    def __init__(self) -> None:
-        self.asked = False
-
-    def __enter__(self) -> Self:
-        self._previous = signal.signal(signal.SIGINT, self._ask)
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        signal.signal(signal.SIGINT, self._previous)
-
-    def _ask(self, number: int, frame: FrameType | None) -> None:
-        if self.asked:
-            raise KeyboardInterrupt
-        self.asked = True
 
 
 def start(chosen: Chosen, ranks: Ranks = ALONE) -> int:

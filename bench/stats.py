@@ -20,6 +20,7 @@ from scipy import optimize, stats
 Floats = NDArray[np.float64]
 MIN_T, MIN_BOOTSTRAP = 3, 10
 POWER = 0.8
+ROUNDING = 1e-9  # a spread below this share of the mean is none
 # two-sided level of each of K looks at growing data, 5% together: Pocock (1977, doi:10.1093/biomet/64.2.191)
 POCOCK = {1: 0.05, 2: 0.0294, 3: 0.0221, 4: 0.0182, 5: 0.0158}
 
@@ -36,7 +37,11 @@ class Estimate:
 
 @dataclass(frozen=True, kw_only=True)
 class Difference:
-    """First minus second. With too few runs for an interval `low`, `high`, `p` and `detectable` are None."""
+    """First minus second. Without an interval `low`, `high`, `p` and `detectable` are None.
+
+    There is none with too few runs, nor where all differ by the same amount: accuracies are counts, which a few runs
+    share by chance, and a spread of 0 would make that certainty.
+    """
 
     mean: float
     low: float | None
@@ -99,10 +104,11 @@ def by_problem(a: ArrayLike, b: ArrayLike, level: float = 0.95) -> Difference:
 
 
 def _difference(mean: float, error: float, df: float, n: tuple[int, int], level: float, *, paired: bool) -> Difference:
-    if min(n) < MIN_T:
+    same = error <= ROUNDING * abs(mean) and mean != 0
+    if min(n) < MIN_T or same:
         return Difference(mean=mean, low=None, high=None, p=None, error=error, df=df, n=n, paired=paired)
     half = float(stats.t.ppf((1 + level) / 2, df)) * error
-    p = float(2 * stats.t.sf(abs(mean) / error, df)) if error > 0 else float(mean == 0)
+    p = float(2 * stats.t.sf(abs(mean) / error, df)) if error > 0 else 1.0
     return Difference(mean=mean, low=mean - half, high=mean + half, p=p, error=error, df=df, n=n, paired=paired)
 
 

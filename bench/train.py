@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from algorithms import ops
-from algorithms.core import Aggregation, Algorithm, Batch, Rows, Scored, Targets, TokenLoss, required
-from bench.batch import Padded, Sequences, cut, micro_batches
+from algorithms.core import Aggregation, Algorithm, Batch, Rows, Scored, Targets, TokenLoss
+from bench.batch import Padded, Sequences, cut, shared_out, to_device
 from bench.config import CriticConfig
 from bench.meter import blamed_on
 from bench.ranks import ALONE, Ranks
@@ -54,12 +54,6 @@ class Means:
     def result(self) -> Metrics:
         """Every mean that has any weight, and every maximum."""
         return {k: self._total[k] / w for k, w in self._weight.items() if w} | self._max
-
-
-def to_device(record: RowsT, device: torch.device) -> RowsT:
-    """A record with its columns on `device`."""
-    columns = {f.name: getattr(record, f.name) for f in fields(record)}  # type: ignore[arg-type]
-    return type(record)(**{k: v.to(device) if isinstance(v, Tensor) else v for k, v in columns.items()})
 
 
 @torch.no_grad()
@@ -244,19 +238,6 @@ def accumulate(
     return loss
 
 
-def shared_out(sequences: Sequences, rows: Tensor, max_tokens: int, ranks: Ranks) -> list[tuple[Tensor, bool]]:
-    """This rank's micro-batches of `rows`, each with whether it counts.
-
-    Every rank has as many, since passes of sharded weights are made together: what is missing is made up by the
-    shortest row once more, which then counts for nothing.
-    """
-    totals = (sequences.prompt_lengths + sequences.lengths)[rows]
-    order = rows[totals.argsort(descending=True, stable=True)]
-    parts = [micro_batches(sequences, order[rank :: ranks.size], max_tokens) for rank in range(ranks.size)]
-    mine = [(part, True) for part in parts[ranks.rank]]
-    return mine + [(order[-1:], False)] * (max(map(len, parts)) - len(mine))
-
-
 def apply(engine: TrainEngine, role: Role, lr: float, loss: float, means: Means, prefix: str) -> None:
     """Step unless the loss or the gradient is not finite."""
     if not math.isfinite(loss):
@@ -267,10 +248,3 @@ def apply(engine: TrainEngine, role: Role, lr: float, loss: float, means: Means,
         raise DivergedError(f"the {role}'s gradient norm is {norm}")
     means.add({f"{prefix}/loss": loss, f"{prefix}/grad_norm": norm}, weight=1)
     means.maximum(f"{prefix}/grad_norm_max", norm)
-
-
-def explained_variance(batch: Batch, targets: Targets) -> float | None:
-    """1 - Var(returns - values) / Var(returns) over generated tokens; None where the returns do not vary."""
-    returns, values = required(targets.returns)[batch.mask], required(batch.values)[batch.mask]
-    variance = float(returns.var())
-    return 1 - float((returns - values).var()) / variance if variance > 0 else None

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from bench.config import UserError
@@ -140,7 +141,7 @@ def sensitivity_table(scored: Sequence[Scored]) -> Table:
                 "trials": number(len(part)),
                 "lost": number(len(part) - len(known)),
                 "best": percent(known[-1]),
-                "median": percent(known[len(known) // 2]),
+                "median": percent(median(known)),
                 "worst": percent(known[0]),
                 "best minus worst, points": Cell(
                     text=f"{100 * (known[-1] - known[0]):.1f}", value=known[-1] - known[0]

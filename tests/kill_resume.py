@@ -46,9 +46,10 @@ def only(folder: Path) -> Path | None:
 
 def state(run: Path) -> dict[str, object]:
     """The checkpoint without its times."""
-    content = torch.load(latest_checkpoint(run) / "state.pt", weights_only=True)
+    folder = latest_checkpoint(run)
+    content = torch.load(folder / "state.pt", weights_only=True)
     content["counters"] = {k: v for k, v in content["counters"].items() if not k.startswith(TIMES)}
-    return content
+    return content | {"trainer": torch.load(folder / "trainer" / "engine.pt", weights_only=True)}
 
 
 def equal(a: object, b: object) -> bool:

@@ -28,6 +28,13 @@ def adapters(config: RunConfig, model: PreTrainedModel) -> None:
         prepare(model, config.lora, config.engine.dtype, config.seed)
 
 
+def in_dtype(engine: EngineConfig, model: PreTrainedModel) -> None:
+    """Hold the weights as the training engine does: DeepSpeed's optimizer keeps the float32 ones beside bfloat16."""
+    if engine.train == "deepspeed" and engine.zero_stage and engine.dtype == "bfloat16":
+        for parameter in model.parameters():
+            parameter.data = parameter.data.bfloat16()
+
+
 def rollout_engine(
     engine: EngineConfig,
     model: PreTrainedModel,

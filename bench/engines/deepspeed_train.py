@@ -7,8 +7,9 @@ DeepSpeed does when the caller owns the boundary, and over ranks, where it takes
 import io
 import os
 import warnings
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from contextlib import contextmanager, redirect_stdout
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ from bench.config import CriticConfig, EngineConfig, OptimizerConfig
 from bench.engines import zero_memory
 from bench.engines.modules import Scorer
 from bench.engines.passes import Passes
-from bench.meter import storage_bytes
+from bench.meter import Clock, storage_bytes
 from bench.models import named_weights
 from bench.ranks import Ranks
 from bench.trainer import Role
@@ -61,25 +62,47 @@ class DeepSpeedEngine(Passes):
         critic: CriticConfig,
         ranks: Ranks,
     ) -> None:
-        super().__init__(policy, tokenizer, needs=needs, temperature=temperature, engine=engine)
+        device = policy.device
+        sharded = engine.zero_stage == 3
+        if sharded:
+            policy.cpu()  # from where the shards are taken, since a device may not hold all networks whole
+        copies = replace(engine, offload=()) if sharded else engine
+        super().__init__(policy, tokenizer, needs=needs, temperature=temperature, engine=copies)
+        self.engine, self.device, self.clock = engine, device, Clock(device)
         self.ranks = ranks
         clips: dict[Role, float] = {"policy": optimizer.grad_clip, "critic": critic.grad_clip}
         networks: dict[Role, nn.Module] = {**self.modules, "policy": Scorer(policy, temperature)}
         self.engines: dict[Role, Any] = {
-            role: initialise(network, self.device, engine, optimizer, clips[role]) for role, network in networks.items()
+            role: initialise(network, device, engine, optimizer, clips[role]) for role, network in networks.items()
         }
+        self.frozen: Any = None
+        if sharded and self.reference is not None:
+            self.frozen = initialise_frozen(Scorer(self.reference.model, temperature), device, engine)
         self._running: Role = "policy"
         self._gradients: dict[Role, int] = {}
 
     def run_policy(self, padded: Padded) -> tuple[Tensor, Tensor]:
         """Through DeepSpeed, which brings the shards together."""
         self._running = "policy"
-        return self.engines["policy"](padded)
+        return self._through(self.engines["policy"], padded)
 
     def run_critic(self, padded: Padded) -> Tensor:
         """Through DeepSpeed."""
         self._running = "critic"
-        return self.engines["critic"](padded)
+        return self._through(self.engines["critic"], padded)
+
+    def ref_logprobs(self, padded: Padded) -> Tensor:
+        """Under ZeRO-3 the reference, too, lies in shards."""
+        if self.frozen is None:
+            return super().ref_logprobs(padded)
+        padded = self._place(padded)
+        with torch.no_grad():
+            return padded.unflatten(self._through(self.frozen, padded)[0])
+
+    def _through(self, engine: Any, padded: Padded) -> Any:  # noqa: ANN401 - deepspeed has no types
+        """A pass in the dtype that DeepSpeed was given; it warns of another's autocast around it."""
+        with torch.autocast(self.device.type, enabled=False):
+            return engine(padded)
 
     @contextmanager
     def _count_saved(self, role: Role) -> Generator[None]:
@@ -100,7 +123,7 @@ class DeepSpeedEngine(Passes):
         engine = self.engines[role]
         for group in engine.optimizer.param_groups:
             group["lr"] = lr
-        self._gradients[role] = storage_bytes(zero_memory.gradients(engine))
+        self._gradients[role] = self._here(zero_memory.gradients(engine))
         with self.clock("optimizer"):
             engine.step()
         return float(engine.get_global_grad_norm())
@@ -134,14 +157,20 @@ class DeepSpeedEngine(Passes):
 
     def memory(self) -> dict[str, int]:
         """Bytes by role on this rank's device. Under ZeRO-3 activations are not told from weights, and are absent."""
-        held = self.held(t for engine in self.engines.values() for t in zero_memory.optimizer_states(engine))
-        for role, engine in self.engines.items():
-            held[role] = storage_bytes(zero_memory.weights(engine.module))
+        states = [t for engine in self.engines.values() for t in zero_memory.optimizer_states(engine)]
+        held = self.held(states) | {"optimizer": self._here(states)}
+        held |= {role: self._here(zero_memory.weights(engine.module)) for role, engine in self.engines.items()}
+        if self.frozen is not None:
+            held["reference"] = self._here(zero_memory.weights(self.frozen.module))
         if self.engine.zero_stage == 3:
             del held["activations"]
         held["gradients"] = max(self._gradients.values(), default=0)
         self._gradients = {}
         return held
+
+    def _here(self, tensors: Iterable[Tensor]) -> int:
+        """Bytes on the device, without what waits on the host."""
+        return storage_bytes(tensor for tensor in tensors if tensor.device.type == self.device.type)
 
     def save_model(self, path: Path) -> None:
         """The policy in Hugging Face format, by the first rank."""
@@ -168,6 +197,15 @@ def initialise(
     config = settings_of(engine, clip, sum(p.numel() for p in network.parameters()))
     with redirect_stdout(io.StringIO()):  # it tells of its memory
         return deepspeed.initialize(model=network, optimizer=adamw, config=config)[0]
+
+
+def initialise_frozen(network: nn.Module, device: torch.device, engine: EngineConfig) -> Any:  # noqa: ANN401
+    """ZeRO-3 of a network that is not trained; `--offload reference` leaves its shards on the host."""
+    config = settings_of(replace(engine, offload=()), 0.0, 1)
+    if "reference" in engine.offload:
+        config["zero_optimization"]["offload_param"] = {"device": "cpu"}
+    with redirect_stdout(io.StringIO()):
+        return imported(device).initialize(model=network, config=config)[0]
 
 
 def settings_of(engine: EngineConfig, clip: float, num_parameters: int) -> dict[str, Any]:
@@ -207,5 +245,6 @@ def imported(device: torch.device) -> Any:  # noqa: ANN401 - deepspeed has no ty
     warnings.filterwarnings("ignore", category=FutureWarning, module="torch.distributed")  # deepspeed calls older names
     # compiled at first use, for minutes, to spare processes of one machine a copy
     deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False
+    deepspeed.utils.logger.setLevel("ERROR")  # what it warns of is either intended or reported by the run
     deepspeed.init_distributed()
     return deepspeed

@@ -63,7 +63,8 @@ class VLLMRollout:
             self.remote = Remote("vllm", Host, setup)
             self.weights_bytes, self.cache_bytes = self.remote.call("held")
         except EngineError as error:
-            raise UserError(f"--rollout vllm cannot start: {error}; --rollout hf takes any model") from error
+            hint = "--engine.rollout-memory sets what it may take, and --rollout hf takes any model"
+            raise UserError(f"--rollout vllm cannot start: {error}; {hint}") from error
 
     def encode(self, prompt: str) -> list[int]:
         """Token ids of a user message in the chat template."""

@@ -13,7 +13,7 @@ import psutil
 from torch import Tensor, nn
 
 from bench.config import EngineConfig, Sampling
-from bench.meter import storage_bytes
+from bench.meter import GIB, storage_bytes
 
 EXTENSION = f"{__name__}.Weights"
 
@@ -164,8 +164,8 @@ def cpu_cache_bytes(setup: Setup) -> int:
     share = int(psutil.virtual_memory().total * setup.engine.rollout_memory)
     try:
         shape = ModelShape.from_config(AutoConfig.from_pretrained(setup.location))
-    except ValueError:
-        return share
+    except ValueError:  # a family whose sizes are not known here
+        return min(share, 4 * GIB)
     width = 2 if setup.engine.dtype == "bfloat16" else 4
     block = 128  # tokens of a block of the cache on a CPU
     tokens = -(-setup.max_tokens // block) * block * (setup.engine.rollout_batch_size + 1)

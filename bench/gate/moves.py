@@ -45,7 +45,7 @@ def shown(value: float | str | None) -> str:
     """A number to nine digits."""
     if value is None:
         return "none"
-    return f"{value:.9g}" if isinstance(value, float) else value
+    return value if isinstance(value, str) else f"{value:.9g}"
 
 
 def golden_path(name: str, baselines: Path | None) -> Path:

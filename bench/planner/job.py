@@ -1,5 +1,6 @@
 """What is planned: a model, a method, a workload, a configuration of devices, and a setting of the engines."""
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from math import ceil
 from typing import Literal
@@ -127,3 +128,8 @@ class Job:
         rows = self.setting.micro_batch_tokens // self.workload.sequence_tokens
         per_device = ceil(self.workload.samples_per_step / self.method.num_minibatches / self.train_devices)
         return max(1, min(rows, per_device))
+
+
+def offload_of(kinds: Collection[str]) -> Offload:
+    """A run's `--offload` as the planner has it: parameters imply the optimizer's states."""
+    return "params" if "params" in kinds else "optimizer" if "optimizer" in kinds else "none"

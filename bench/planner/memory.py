@@ -66,7 +66,8 @@ def _trained(job: Job, role: Literal["policy", "critic"], params: int, symbol: s
     trained = job.shape.lora_params(s.lora_rank) if s.lora_rank else params
     gathered = n if s.zero_stage == 3 else 1
     sharded = n if s.zero_stage else 1
-    mixed = s.train_engine == "deepspeed" and s.dtype != "float32"
+    masters = s.train_engine == "deepspeed" and s.zero_stage > 0  # float32 weights of the optimizer's own
+    mixed = masters and s.dtype != "float32"
     update: Phase = "update_policy" if role == "policy" else "update_critic"
 
     width = BYTES[s.dtype] if mixed or s.lora_rank else 4
@@ -83,7 +84,7 @@ def _trained(job: Job, role: Literal["policy", "critic"], params: int, symbol: s
     if s.offload != "none":
         yield _on_host(job, trained)
     else:
-        states = MOMENTS[s.optimizer] + (4 if mixed else 0)
+        states = MOMENTS[s.optimizer] + (4 if masters else 0)
         held = states * trained / sharded
         formula = f"{states} A / {_divisor(s.zero_stage >= 1)}"
         if s.train_engine == "torch" and not s.lora_rank:

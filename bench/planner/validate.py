@@ -12,7 +12,7 @@ import pandas as pd
 from rich.console import Console
 
 from bench.planner import tables
-from bench.planner.job import Job, Method, Setting, Workload
+from bench.planner.job import Job, Method, Setting, Workload, offload_of
 from bench.planner.memory import GIB, Memory, Role, memory
 from bench.planner.methods import of_algorithm
 from bench.planner.models import resolve
@@ -169,8 +169,10 @@ def jobs(config: Tree, provenance: Tree, steps: Steps, method: Method) -> tuple[
         preset=preset,
         reward_shape=resolve(learned) if (learned := config.get("reward_model", {}).get("path")) else None,
         setting=Setting(
-            train_engine="torch",
-            rollout_engine="hf",
+            train_engine=engine.get("train") or "torch",
+            rollout_engine=engine.get("rollout", "hf"),
+            zero_stage=engine.get("zero") or 0,
+            offload=offload_of(engine.get("offload", ())),
             dtype=engine["dtype"],
             lora_rank=config.get("lora", {}).get("rank", 0),
             gradient_checkpointing=engine["gradient_checkpointing"],
@@ -211,7 +213,9 @@ def hardware(config: Tree, provenance: Tree) -> Preset:
     name = str(provenance["device"])
     device = next((d for d in devices().values() if re.search(d.match, name)), devices()["cpu"])
     preset = load("cpu") if device.name == "cpu" else replace(load("1xH200"), name=f"1x{device.name}", device=device)
-    rate = provenance.get("peak_flops_per_s")
+    processes = provenance.get("processes", 1)
+    preset = replace(preset, devices_per_node=processes)
+    rate = provenance.get("peak_flops_per_s", 0) / processes
     if rate and device.peak_tflops is not None:
         device = replace(device, peak_tflops=device.peak_tflops | {config["engine"]["dtype"]: rate / 1e12})
     return replace(preset, device=device)

@@ -11,7 +11,7 @@ from bench.report.groups import Arm, Setting, differ
 from bench.report.health import broken
 from bench.report.records import Records
 from bench.report.tables import Row, Table, percent, points, quantity, text
-from bench.stats import Difference, Estimate, mean_height
+from bench.stats import MIN_T, Difference, Estimate, mean_height
 
 Verdict = Literal["supported", "not supported", "not measured here"]
 MODELS = ("policy", "reference", "critic", "reward_model")
@@ -38,7 +38,9 @@ class Duel:
         d = differ(*logs)
         if d is None:
             return None
-        low, high = (None if end is None else float(np.exp(end)) for end in (d.low, d.high))
+        exact = min(d.n) >= MIN_T and d.low is None  # counts are equal by rule, not by chance
+        ends = (d.mean, d.mean) if exact else (d.low, d.high)
+        low, high = (None if end is None else float(np.exp(end)) for end in ends)
         return Estimate(mean=float(np.exp(d.mean)), low=low, high=high, n=min(d.n))
 
 
@@ -126,9 +128,11 @@ def stability(duel: Duel) -> Finding:
     fall = duel.difference("accuracy_drawdown")
     lost = [broken(arm) for arm in (duel.ppo, duel.grpo)]
     words = f"runs that broke: PPO {lost[0]} of {len(duel.ppo.runs)}, GRPO {lost[1]} of {len(duel.grpo.runs)}"
-    if fall is None or fall.high is None:
+    if fall is None:
         return words, "not measured here"
     words += f"; deepest fall of validation accuracy, GRPO minus PPO: {points(fall).text} points"
+    if fall.high is None:
+        return words, "not measured here"
     return words, _verdict(fall.high < 0 and lost[1] <= lost[0])
 
 

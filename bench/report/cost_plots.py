@@ -69,6 +69,7 @@ def cost_accuracy(setting: Setting, records: Records) -> Drawn | None:
                 markeredgecolor="black",
                 label=f"{arm.name} (n={len(both)})",
             )
+        axes.margins(x=0.08)  # room for the mark of the dearest arm
         axes.set(xlabel=label, ylabel="test accuracy after training, %", xlim=(0, None))
         counted_axis(axes)
     legend(canvas, panels[0])

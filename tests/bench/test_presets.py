@@ -109,7 +109,11 @@ def test_a_run_takes_what_is_here(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
     [
         ("1xH200", False, "needs 1 x H200, and here is NVIDIA A100-SXM4-80GB: use --preset auto"),
         ("1xA100-80GB", True, "here is NVIDIA A100-SXM4-80GB, which torch does not see"),
-        ("4xA100-80GB", False, "a run trains on one device"),
+        (
+            "4xA100-80GB",
+            False,
+            "has 4 devices and the run 1 processes: start it by torchrun --nproc_per_node 4",
+        ),
         ("1xH100", False, "unknown preset '1xH100'"),
     ],
 )
@@ -127,3 +131,22 @@ def test_without_a_gpu_a_run_is_on_the_cpu(monkeypatch: pytest.MonkeyPatch) -> N
     assert for_run("auto", cpu=False).name == "cpu"
     with pytest.raises(ValueError, match="here is no GPU"):
         for_run("1xH200", cpu=True)
+
+
+def test_a_run_of_several_processes_takes_a_preset_of_as_many_devices(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    gpus(monkeypatch, tmp_path, *["NVIDIA A100-SXM4-80GB"] * 4)
+    assert for_run("auto", cpu=False, processes=4) == for_run("4xA100-80GB", cpu=False, processes=4)
+    two = for_run("auto", cpu=False, processes=2)
+    assert (two.name, two.num_devices, two.train_engine, two.zero_stage) == ("2xA100-80GB", 2, "deepspeed", 3)
+    assert for_run("auto", cpu=True, processes=2).name == "cpu"
+    with pytest.raises(ValueError, match="has 1 devices and the run 2 processes: start it by python -m bench run"):
+        for_run("1xA100-80GB", cpu=False, processes=2)
+    with pytest.raises(ValueError, match="torchrun --nnodes 2 --nproc_per_node 8"):
+        for_run("2x8xH100", cpu=False, processes=8)
+    with pytest.raises(ValueError, match="keeps devices for generation alone"):
+        for_run("16x8xH100", cpu=False, processes=128)
+    gpus(monkeypatch, tmp_path, *["NVIDIA GeForce RTX 4090"] * 2)
+    unknown = for_run("auto", cpu=False, processes=2)
+    assert (unknown.name, unknown.num_devices, unknown.zero_stage) == ("2xNVIDIA GeForce RTX 4090", 2, 3)

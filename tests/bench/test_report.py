@@ -99,6 +99,7 @@ def test_pairing_by_problem_uses_the_recorded_verdicts(tmp_path: Path) -> None:
         ([0.52, 0.64, 0.43], [0.50, 0.60, 0.40], 0.2, "after the correction for several comparisons"),
         ([0.5, 0.6, 0.4], [0.6, 0.5, 0.4], 1.0, "no detectable difference at n=3 (minimum detectable: 32.6 points)"),
         ([0.5, 0.6, 0.4], [0.5, 0.6, 0.4], 1.0, "the same result in every pair of runs"),
+        ([0.53, 0.75, 0.21], [0.52, 0.74, 0.20], None, "no verdict: the arms differ by 1.0 points each time"),
         ([0.9, 0.9], [0.1, 0.2], None, "no verdict: 2 run(s) an arm, at least 3 are needed"),
     ],
 )

@@ -106,3 +106,34 @@ def test_list_shows_methods_tasks_and_what_recipes_change(capsys: pytest.Capture
     out = capsys.readouterr().out
     for words in ("  grpo ", "  countdown ", "deepseekmath: DeepSeekMath", "algo.group_size 64"):
         assert words in out
+
+
+def test_engines_by_short_flags_and_lists_with_commas() -> None:
+    engine = parse(["--engine", "deepspeed", "--zero=3", "--offload", "optimizer,params", "--seed", "1"]).config.engine
+    assert (engine.train, engine.zero, engine.offload) == ("deepspeed", 3, ("optimizer", "params"))
+    assert parse(["--offload=optimizer"]).config.engine.offload == ("optimizer",)
+    assert parse(["--offload", "optimizer", "params"]).config.engine.offload == ("optimizer", "params")
+
+
+def test_engine_and_stage_follow_the_processes_and_what_is_off_loaded() -> None:
+    alone, two = (resolve(parse([]), processes).config.engine for processes in (1, 2))
+    assert (alone.train, alone.zero) == ("torch", 0)
+    assert (two.train, two.zero) == ("deepspeed", 0)
+    off = resolve(parse(["--engine", "deepspeed", "--offload", "params"])).config.engine
+    assert (off.zero, off.offload) == (3, ("params",))
+
+
+@pytest.mark.parametrize(
+    ("flags", "processes", "words"),
+    [
+        (["--engine", "torch"], 2, "--engine torch is one process, and here are 2: use --engine deepspeed"),
+        (["--zero", "1"], 1, "need --engine deepspeed"),
+        (["--engine", "deepspeed", "--zero", "0", "--offload", "optimizer"], 1, "needs --zero 1, 2 or 3"),
+        (["--engine", "deepspeed", "--zero", "2", "--offload", "params"], 1, "needs --zero 3"),
+        (["--samples-per-step", "24"], 2, "makes 3 prompts, which 2 processes cannot share evenly; .* 32 can"),
+    ],
+)
+def test_engines_refuse_what_they_cannot_do(flags: list[str], processes: int, words: str) -> None:
+    with pytest.raises(UserError, match=words) as caught:
+        resolve(parse(flags), processes)
+    assert "\n" not in str(caught.value)

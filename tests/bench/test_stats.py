@@ -83,10 +83,16 @@ def test_a_difference_turned_round_changes_sign_only(pairs: list[tuple[float, fl
     for compare in (stats.paired, stats.unpaired):
         there, back = compare(a, b), compare(b, a)
         assert there.mean == pytest.approx(-back.mean)
-        assert there.low is not None
-        assert back.high is not None
-        assert there.low == pytest.approx(-back.high)
-        assert there.p == pytest.approx(back.p)
+        assert (there.low is None) == (back.high is None)
+        if there.low is not None and back.high is not None:
+            assert there.low == pytest.approx(-back.high)
+            assert there.p == pytest.approx(back.p)
+
+
+def test_runs_that_all_differ_by_the_same_have_no_interval() -> None:
+    d = stats.paired([0.53, 0.75, 0.21], [0.52, 0.74, 0.20])
+    assert d.mean == pytest.approx(0.01)
+    assert (d.low, d.high, d.p, d.detectable) == (None, None, None, None)
 
 
 def test_holm_by_hand() -> None:

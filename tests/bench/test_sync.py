@@ -1,5 +1,6 @@
 """Which weights are sampled from: now, or some steps old; and whether a sampler that falls out of step is noticed."""
 
+import importlib.util
 import json
 import subprocess
 import sys
@@ -138,3 +139,30 @@ def test_lagging_rollouts_differ_and_a_resumed_run_is_the_run_left_alone(tmp_pat
     assert main(["run", "--resume", str(path), "--quiet"]) == 0
     assert rows(path) == rows(whole)
     assert all(torch.equal(weights(path)[name], tensor) for name, tensor in weights(whole).items())
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        (["--rollout-lag", "-1"], "--rollout-lag -1: must be 0 or more"),
+        (["--engine.tensor-parallel", "2"], "--engine.tensor-parallel 2 needs --rollout vllm"),
+        (["--engine.rollout-memory", "1.5"], "--engine.rollout-memory 1.5: a share"),
+    ],
+)
+def test_settings_that_mean_nothing_are_refused(
+    flags: list[str], words: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    assert main(["run", *SMALL, *flags, "--out", str(tmp_path / "out")]) == 2
+    assert words in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.skipif(importlib.util.find_spec("vllm") is not None, reason="vLLM is installed here")
+@pytest.mark.parametrize("command", ["run", "eval"])
+def test_a_missing_vllm_is_told_with_the_command_that_installs_it(
+    command: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    assert main([command, "--rollout", "vllm", "--out", str(tmp_path / "out")]) == 2
+    error = capsys.readouterr().err
+    assert error == 'error: --rollout vllm needs vllm: pip install "ppo-vs-grpo-bench[vllm]"\n'
+    assert not (tmp_path / "out").exists()

@@ -1,17 +1,22 @@
 """DeepSpeed against plain torch, and several processes against one: real processes, small models."""
 
 import importlib.util
+import json
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 import torch
 from safetensors.torch import load_file
 
+from bench.models import latest_checkpoint
 from bench.ranks import ALONE
+from tests.bench.test_run import rows
 from tests.engines.updates import CASES, HALF, METHODS, STEPS, torch_engine, updated, weights
 
 pytestmark = pytest.mark.skipif(
@@ -91,3 +96,65 @@ def test_a_saved_model_holds_whole_weights(found: tuple[dict[str, Any], Path]) -
         saved = load_file(found[1] / case.replace(" ", "-") / "model" / "model.safetensors")
         assert saved.keys() == result["weights"].keys()
         assert all(torch.equal(saved[name].float(), weight) for name, weight in result["weights"].items()), case
+
+
+RUN = ("run", "--engine", "deepspeed", "--zero", "3", "--algo", "ppo", "--samples-per-step", "16")
+SHORT = ("--budget", "steps=5", "--eval.limit", "5", "--eval.num-samples", "1", "--checkpoint-every", "2", "--quiet")
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of two processes, left alone."""
+    out = tmp_path_factory.mktemp("whole")
+    launch(2, "bench", *RUN, *SHORT, "--out", str(out))
+    return next(out.iterdir())
+
+
+def test_two_processes_record_what_one_records(whole: Path, tmp_path: Path) -> None:
+    """Rollouts, verdicts, counters and evaluations alike; figures of updates up to rounding."""
+    launch(1, "bench", "run", "--engine", "torch", *RUN[5:], *SHORT, "--out", str(tmp_path))
+    alone = next(tmp_path.iterdir())
+    for stream in ("evals", "eval_problems", "completions"):
+        assert rows(whole, stream) == rows(alone, stream), stream
+    ours, theirs = rows(alone), rows(whole)
+    assert [row.keys() for row in ours] == [row.keys() for row in theirs]
+    for a, b in zip(ours, theirs, strict=True):
+        assert b == pytest.approx(a, rel=1e-3, abs=1e-5)
+    assert json.loads((whole / "provenance.json").read_text())["processes"] == 2
+
+
+def test_a_killed_rank_ends_the_run_and_the_same_launch_goes_on_exactly(whole: Path, tmp_path: Path) -> None:
+    """The first rank, which writes the records and would have spoken."""
+    command = [*TORCHRUN, "2", "-m", "bench", *RUN, *SHORT, "--out", str(tmp_path)]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment)
+    while not list(tmp_path.glob("*/checkpoint/step-000002")):
+        assert process.poll() is None
+        time.sleep(0.01)
+    next(child for child in psutil.Process(process.pid).children() if child.environ().get("RANK") == "0").kill()
+    output, _ = process.communicate()
+    assert process.returncode != 0
+    assert output.count("another process has ended; go on from the last checkpoint, by the same launch") == 1
+    run = next(tmp_path.iterdir())
+    assert not (run / "summary.json").exists()
+    refused = launch(1, "bench", "run", "--resume", str(run), check=False)
+    assert refused.returncode == 2
+    assert "was written by 2 processes, and here are 1" in refused.stderr
+    launch(2, "bench", "run", "--resume", str(run), "--quiet")
+    for stream in ("steps", "evals", "eval_problems", "completions"):
+        assert rows(run, stream) == rows(whole, stream), stream
+    assert same_weights(run, whole)
+
+
+def same_weights(a: Path, b: Path) -> bool:
+    """Bit for bit, in the last checkpoints."""
+    mine, theirs = (load_file(latest_checkpoint(run) / "model" / "model.safetensors") for run in (a, b))
+    return all(torch.equal(mine[name], theirs[name]) for name in theirs)
+
+
+def test_a_batch_that_processes_cannot_share_is_refused_once(tmp_path: Path) -> None:
+    flags = ("run", "--samples-per-step", "24", "--out", str(tmp_path / "out"))
+    done = launch(2, "bench", *flags, check=False)
+    assert done.returncode != 0
+    assert (done.stdout + done.stderr).count("error: --samples-per-step 24 makes 3 prompts, which 2 processes") == 1
+    assert not (tmp_path / "out").exists()

@@ -83,14 +83,15 @@ def test_a_kill_between_calls_is_noticed_by_the_next() -> None:
         remote.call("add", 1)
 
 
-def test_it_does_not_outlive_the_process_that_made_it(tmp_path: Path) -> None:
+@pytest.mark.parametrize("busy", [False, True], ids=["idle", "busy"])
+def test_it_does_not_outlive_the_process_that_made_it(busy: bool, tmp_path: Path) -> None:
     """A run that is killed leaves no engine behind that holds a device."""
     note = tmp_path / "pid"
     maker = os.fork()
     if maker == 0:
         remote = Remote("adder", Adder, 0)
         note.write_text(str(remote.process.pid))
-        time.sleep(600)
+        remote.call("hang") if busy else time.sleep(600)
     while not note.exists() or not note.read_text():
         time.sleep(0.01)
     engine = psutil.Process(int(note.read_text()))

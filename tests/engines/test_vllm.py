@@ -23,7 +23,8 @@ from transformers import CodeGenConfig, CodeGenForCausalLM, LlamaConfig, LlamaFo
 from bench.batch import Sequences
 from bench.cli import main
 from bench.config import ASSETS, EngineConfig, Sampling, UserError
-from bench.engines.hf import HFRollout, keep_mass
+from bench.engines.decoding import keep_mass
+from bench.engines.hf import HFRollout
 from bench.engines.vllm import VLLMRollout
 from bench.models import load_model, load_tokenizer, named_weights
 from bench.rollout import Completion, EngineError, derive_seed
@@ -275,6 +276,13 @@ def test_a_run_whose_engine_is_killed_says_so_and_resumes_to_the_run_left_alone(
     assert main(["eval", "--model", str(whole), *out]) == 0
     (evaluated,) = (tmp_path / "evals").iterdir()
     assert rows(evaluated, "evals")[0]["accuracy"] == rows(whole, "evals")[-1]["accuracy"]
+
+
+def test_adapters_reach_it_merged(tmp_path: Path) -> None:
+    """The comparison with the trainer's log-probs is made in the run; the second step's sync carries a change."""
+    path = run(tmp_path, *FLAGS, "--lora.rank", "4", "--optimizer.lr", "1e-2", "--budget", "steps=2")
+    assert rows(path)[0]["actor/grad_norm"] > 0
+    assert rows(path)[1]["rollout/mismatch_max"] < 1e-4
 
 
 def test_a_sync_that_does_not_take_stops_the_run(

@@ -15,6 +15,7 @@ from algorithms.grpo import GRPO
 from algorithms.ppo import PPO
 from bench.batch import Padded, Sequences, pad_columns, scored, sequences
 from bench.config import ASSETS, CriticConfig, EngineConfig, OptimizerConfig
+from bench.engines.build import in_dtype
 from bench.models import load_tokenizer
 from bench.ranks import Ranks, joined
 from bench.rollout import generator
@@ -28,11 +29,11 @@ METHODS: dict[str, Algorithm] = {
 }
 STEPS = 5
 RATES = LearningRates(policy=1e-2, critic=1e-2)
-OFFLOADED = {"offload": ("optimizer", "params"), "gradient_checkpointing": True}
+OFFLOADED = {"offload": ("optimizer", "params", "reference"), "gradient_checkpointing": True}
 CASES: dict[str, tuple[str, dict[str, Any]]] = {
     **{f"zero{stage} {method}": (method, {"zero": stage}) for stage in range(4) for method in METHODS},
     "zero2 off-loaded": ("grpo", {"zero": 2, "offload": ("optimizer",)}),
-    "zero3 off-loaded": ("ppo", {"zero": 3, **OFFLOADED}),
+    "zero3 off-loaded": ("grpo", {"zero": 3, **OFFLOADED}),
 }
 HALF: dict[str, tuple[str, dict[str, Any]]] = {
     f"zero{stage} bfloat16": (method, {"zero": stage, "dtype": "bfloat16"})
@@ -65,7 +66,9 @@ def deepspeed_engine(algorithm: Algorithm, ranks: Ranks, **settings: Any) -> Tra
 
     engine = EngineConfig(device="cpu", **{"dtype": "float32", **settings})
     tokenizer = load_tokenizer(str(ASSETS / "gsm8k"))
-    return DeepSpeedEngine(tiny_llama(), tokenizer, ranks=ranks, **common(algorithm, engine))
+    model = tiny_llama()
+    in_dtype(engine, model)
+    return DeepSpeedEngine(model, tokenizer, ranks=ranks, **common(algorithm, engine))
 
 
 def common(algorithm: Algorithm, engine: EngineConfig) -> dict[str, Any]:
