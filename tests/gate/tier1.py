@@ -13,8 +13,8 @@ from pathlib import Path
 import torch
 
 from tests.faults.forks import copy_tree, forked
-from tests.faults.listed import Fault, load
-from tests.gate.planted import edited, refactors
+from tests.faults.listed import Fault
+from tests.gate.planted import edited, faults, refactors
 
 RESULTS = Path(__file__).with_name("tier1.json")
 FIRST = ("grpo", "ppo", "dapo", "gspo", "vapo")  # most faults show in the first; the rest have a file of their own
@@ -53,7 +53,7 @@ def main(names: list[str]) -> None:
     """Print a line an edit, and the shares."""
     torch.set_num_threads(1)
     found: dict[str, bool] = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
-    edits = [*load(), *refactors()]
+    edits = [*faults(), *refactors()]
     with tempfile.TemporaryDirectory() as scratch:
         tree = Path(scratch)
         copy_tree(tree)

@@ -22,9 +22,9 @@ from bench.gate.tolerances import DEFAULTS
 from bench.gate.training import check_accuracy
 from bench.gate.verdict import looks
 from tests.faults.forks import copy_tree
-from tests.faults.listed import Fault, load
+from tests.faults.listed import Fault
 from tests.gate.forked import ForkedRuns, small_data
-from tests.gate.planted import GRPO, Exercise, edited, exercise, refactors
+from tests.gate.planted import GRPO, Exercise, edited, exercise, faults, refactors
 
 RESULTS = Path(__file__).with_name("tier3.json")
 SCREENED, MUST_SEE = 0.03, 0.10
@@ -64,6 +64,7 @@ SEVERE = [
 UNREACHED = {
     "resume": "resumes nothing",
     "adapters": "changes a setting that is off",
+    "sync": "changes an engine that is not used",
     "reference-paid-for-without-a-kl": "changes no result",
     "k1-in-the-loss-accepted": "accepts a setting that is not used",
     "group-of-one-accepted": "accepts a setting that is not used",
@@ -135,7 +136,7 @@ def main(folder: Path, names: list[str]) -> None:
         small_data(folder / "data")
     kept: dict[str, dict[str, object]] = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
     for edit in sorted(
-        [*load(), *refactors()], key=lambda e: SEVERE.index(e.name) if e.name in SEVERE else len(SEVERE)
+        [*faults(), *refactors()], key=lambda e: SEVERE.index(e.name) if e.name in SEVERE else len(SEVERE)
     ):
         if edit.name in kept or (names and edit.name not in names):
             continue
