@@ -186,7 +186,7 @@ class Gate:
             resolve(from_tree(self.given(name), f"check {name}"))  # a mistake is told before anything is started
             settings = self.config.out / f"{name.replace(':', '.')}.toml"
             settings.write_text(tomli_w.dumps(self.given(name)))
-            trees: dict[Side, Path] = {"base": base, "head": Path.cwd()}
+            trees: dict[Side, Path] = {"head": Path.cwd(), "base": base}
             yield from check_costs(name, trees, settings, self.config.out, self.tolerances, sizes, self.say)
 
     def accuracy(self, base: Path | None) -> Iterator[Finding]:

@@ -95,7 +95,7 @@ def check_costs(
     sizes: Sequence[int],
     say: Say,
 ) -> list[Finding]:
-    """Findings of one method. `sizes` are the numbers of pairs at which to look."""
+    """Findings of one method. `sizes` are the numbers of pairs at which to look; the first tree is tried first."""
     stem = subject.replace(":", ".")
     with ExitStack() as stack:
         workers: dict[Side, Worker] = {
@@ -105,7 +105,6 @@ def check_costs(
         try:
             for worker in workers.values():
                 worker.ready()
-            for worker in workers.values():
                 worker.step()  # what is done once, in the first step, is no step's cost
             found, pairs = in_turns(workers, subject, tolerances, sizes, say)
         except WorkerError as error:
