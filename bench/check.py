@@ -1,6 +1,7 @@
 """`bench check`: whether a change made an algorithm worse. Three tiers, each asked for by number."""
 
 import os
+import shutil
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -212,7 +213,9 @@ class Gate:
         config, stem = self.config, name.replace(":", ".")
         resolve(from_tree(self.given(name), f"check {name}"))
         study = write_study(config.out / f"{stem}-study.toml", name, config.task, config.model, self.settings)
-        return Trained(subject=name, study=study, tree=tree, folder=config.out / f"{stem}-{side}", jobs=config.jobs)
+        folder = config.out / f"{stem}-{side}"
+        shutil.rmtree(folder, ignore_errors=True)  # an earlier check's runs are of other code
+        return Trained(subject=name, study=study, tree=tree, folder=folder, jobs=config.jobs)
 
     def recorded(self) -> Iterator[Finding]:
         """Tier 3, by runs that were made elsewhere."""

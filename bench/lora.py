@@ -86,7 +86,7 @@ def prepare(model: "PreTrainedModel", lora: LoraConfig, dtype: str | None, seed:
 
 def add(model: "PreTrainedModel", lora: LoraConfig, seed: int) -> None:
     """Adapters that change nothing yet: the second factor of each is 0."""
-    import peft
+    import peft  # pyright: ignore[reportMissingImports]
 
     refuse_unknown(model, lora.targets)
     settings = peft.LoraConfig(
@@ -105,14 +105,14 @@ def add(model: "PreTrainedModel", lora: LoraConfig, seed: int) -> None:
 
 def read(model: "PreTrainedModel", folder: Path) -> None:
     """Put a stored adapter on its base model, frozen."""
-    import peft
+    import peft  # pyright: ignore[reportMissingImports]
 
     peft.PeftModel.from_pretrained(model, str(folder))
 
 
 def save(model: "PreTrainedModel", folder: Path) -> None:
     """Write the adapter in peft's format."""
-    import peft
+    import peft  # pyright: ignore[reportMissingImports]
 
     weights = peft.get_peft_model_state_dict(model, save_embedding_layers=False)
     folder.mkdir(parents=True, exist_ok=True)
@@ -169,5 +169,7 @@ def merged_weights(model: nn.Module) -> Iterator[tuple[str, Tensor]]:
         if id(parameter) in adapters:
             continue
         owner, _, part = name.partition(".base_layer.")
-        change = layers[owner].get_delta_weight(TRAINED) if part == "weight" else 0
-        yield f"{owner}.{part}" if part else name, parameter.detach() + change
+        weight = parameter.detach()
+        if part == "weight":
+            weight = weight + layers[owner].get_delta_weight(TRAINED)
+        yield f"{owner}.{part}" if part else name, weight

@@ -8,18 +8,23 @@ from torch import Tensor
 from algorithms import ops
 from algorithms.core import Algorithm, Batch, PolicyOutput, Targets
 
+# rows of one group beside each other, and apart
+ORDERS = {"": [0, 1, 2, 3], "interleaved ": [2, 0, 3, 1]}
+
 
 def formulas(method: Algorithm) -> Iterator[tuple[str, float]]:
-    """Loss, gradient in the logits (4, 3, 3), and metrics, on the stored batch."""
-    batch, tokens = stored_batch()
-    targets = method.targets(batch)
-    logits = (0.5 * wave(4, 3, 3, phase=3.0)).requires_grad_()
-    out = method.policy_loss(from_logits(logits, tokens, batch.mask), batch, targets)
-    loss = reduced(method, out.loss, batch, targets)
-    (gradient,) = torch.autograd.grad(loss, logits)
-    yield "loss", loss.item()
-    yield from ((f"gradient/{i}", value) for i, value in enumerate(gradient.flatten().tolist()))
-    yield from ((name, float((value * batch.mask).sum())) for name, value in out.metrics.items())
+    """Loss, gradient in the logits (4, 3, 3), and metrics, on the stored batch in both orders."""
+    for prefix, order in ORDERS.items():
+        rows = torch.tensor(order)
+        batch, tokens = (part[rows] for part in stored_batch())
+        targets = method.targets(batch)
+        logits = (0.5 * wave(4, 3, 3, phase=3.0))[rows].requires_grad_()
+        out = method.policy_loss(from_logits(logits, tokens, batch.mask), batch, targets)
+        loss = reduced(method, out.loss, batch, targets)
+        (gradient,) = torch.autograd.grad(loss, logits)
+        yield f"{prefix}loss", loss.item()
+        yield from ((f"{prefix}gradient/{i}", value) for i, value in enumerate(gradient.flatten().tolist()))
+        yield from ((f"{prefix}{name}", float((value * batch.mask).sum())) for name, value in out.metrics.items())
 
 
 def reduced(method: Algorithm, loss: Tensor, batch: Batch, targets: Targets) -> Tensor:

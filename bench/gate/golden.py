@@ -105,12 +105,13 @@ def measure(algorithm: type[Algorithm]) -> Numbers:
     threads = torch.get_num_threads()
     torch.set_num_threads(1)  # the order of a sum must not depend on the machine
     try:
-        return dict(_everything(algorithm))
+        return dict(results(algorithm))
     finally:
         torch.set_num_threads(threads)
 
 
-def _everything(algorithm: type[Algorithm]) -> Iterator[tuple[str, float | str]]:
+def results(algorithm: type[Algorithm]) -> Iterator[tuple[str, float | str]]:
+    """One by one."""
     defaults = algorithm()
     for name, value in plain(defaults).items():
         yield f"setting/{name}", float(value) if type(value) in (int, float) else str(value)

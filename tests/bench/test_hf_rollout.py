@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 
 from bench.batch import sequences
 from bench.config import ASSETS, EngineConfig, Sampling
-from bench.engines.hf import HFRollout, draw
+from bench.engines.decoding import draw
+from bench.engines.hf import HFRollout
 from bench.models import load_model, load_tokenizer
 from bench.rollout import Rollout, derive_seed
 from tasks.core import Problem, Score

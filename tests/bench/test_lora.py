@@ -249,6 +249,7 @@ def test_peft_that_is_not_installed_is_one_line(
         (["--lora.rank", "4", "--lora.targets", "embed_tokens"], "ties its embedding to its output layer"),
         (["--lora.rank", "4", "--lora.targets", "mlp"], "--lora.targets mlp: "),
         (["--lora.rank", "-1"], "must not be negative"),
+        (["--lora.rank", "4", "--engine", "deepspeed"], "--lora.rank needs --engine torch"),
         (["--offload", "reference"], "in the host's memory already"),
     ],
 )

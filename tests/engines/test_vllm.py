@@ -23,7 +23,8 @@ from transformers import CodeGenConfig, CodeGenForCausalLM, LlamaConfig, LlamaFo
 from bench.batch import Sequences
 from bench.cli import main
 from bench.config import ASSETS, EngineConfig, Sampling, UserError
-from bench.engines.hf import HFRollout, keep_mass
+from bench.engines.decoding import keep_mass
+from bench.engines.hf import HFRollout
 from bench.engines.vllm import VLLMRollout
 from bench.models import load_model, load_tokenizer, named_weights
 from bench.rollout import Completion, EngineError, derive_seed

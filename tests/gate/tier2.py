@@ -12,7 +12,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
@@ -32,6 +32,7 @@ RESULTS = Path(__file__).with_name("tier2.json")
 SETTINGS = {"algo_name": "grpo", "samples_per_step": 32, "eval": {"limit": 1}, "task": {"template": "plain"}}
 TIMED = "started = __import__('time').thread_time()\n    groups = engine.generate(prompts, seeds, sampling)\n    "
 LONGER = "0.25 * (__import__('time').thread_time() - started)"
+PER_PROCESS = 5  # checks by one pair of processes: loading takes as long as a check
 EDITS = {
     "slow": (
         Fault(
@@ -86,22 +87,23 @@ def load(count: int) -> Generator[None]:
             process.wait()
 
 
-def check(base: Path, head: Path, scratch: Path) -> dict[str, object]:
-    """What tier 2 says."""
+def checks(trees: dict[Side, Path], scratch: Path, count: int) -> Iterator[dict[str, object]]:
+    """What tier 2 says, so many times, by two processes that live for all of them."""
     settings = scratch / "settings.toml"
     settings.write_text(tomli_w.dumps(SETTINGS | {"data": str(small_data(scratch / "data"))}))
-    start = time.monotonic()
     with ExitStack() as stack:
-        trees: dict[Side, Path] = {"base": base, "head": head}
         workers = {s: stack.enter_context(ForkedWorker(s, t, settings, scratch / f"{s}.log")) for s, t in trees.items()}
-        found, pairs = in_turns(workers, "grpo", parse_tolerances(()), looks(8, 40), lambda line: None)
-    return {
-        "code": EXIT_CODES[overall(found)],
-        "not_passed": {f.quantity: f"{f.status}: {f.measured}" for f in found if f.status != "pass"},
-        "pairs": len(pairs),
-        "seconds": round(time.monotonic() - start, 1),
-        "waited": round(1 - own(pairs) / sum(c["wall_s"]["step"] for p in pairs for c in (p.base, p.head)), 2),
-    }
+        for _ in range(count):
+            before, start = os.getloadavg()[0], time.monotonic()
+            found, pairs = in_turns(workers, "grpo", parse_tolerances(()), looks(8, 40), lambda line: None)
+            yield {
+                "code": EXIT_CODES[overall(found)],
+                "not_passed": {f.quantity: f"{f.status}: {f.measured}" for f in found if f.status != "pass"},
+                "pairs": len(pairs),
+                "seconds": round(time.monotonic() - start, 1),
+                "waited": round(1 - own(pairs) / sum(c["wall_s"]["step"] for p in pairs for c in (p.base, p.head)), 2),
+                "load": [round(before, 1), round(os.getloadavg()[0], 1)],
+            }
 
 
 def own(pairs: Sequence[Pair]) -> float:
@@ -112,23 +114,21 @@ def own(pairs: Sequence[Pair]) -> float:
 def main(scenario: str, count: int) -> None:
     """Print and keep each check's outcome."""
     torch.set_num_threads(1)
-    kept = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
+    kept: dict[str, list[dict[str, object]]] = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
     edits = EDITS.get(scenario, (None,))
-    for i in range(count):
+    for batch in range(count // PER_PROCESS):
+        edit = edits[batch % len(edits)]
         with tempfile.TemporaryDirectory() as scratch, ExitStack() as stack:
-            base, head = Path(scratch) / "base", Path(scratch) / "head"
-            copy_tree(base)
-            copy_tree(head)
-            edit = edits[i % len(edits)]
+            trees: dict[Side, Path] = {"base": Path(scratch) / "base", "head": Path(scratch) / "head"}
+            for tree in trees.values():
+                copy_tree(tree)
             if edit is not None:
-                stack.enter_context(edited(edit, head))
+                stack.enter_context(edited(edit, trees["head"]))
             stack.enter_context(load((os.cpu_count() or 1) if scenario == "loaded" else 0))
-            before = os.getloadavg()[0]
-            found = check(base, head, Path(scratch))
-        found |= {"planted": edit.name if edit else "nothing", "load": [round(before, 1), round(os.getloadavg()[0], 1)]}
-        kept.setdefault(scenario, []).append(found)
-        RESULTS.write_text(json.dumps(kept, indent=1) + "\n")
-        print(scenario, i, json.dumps(found), flush=True)
+            for found in checks(trees, Path(scratch), PER_PROCESS):
+                kept.setdefault(scenario, []).append({"planted": edit.name if edit else "nothing"} | found)
+                RESULTS.write_text(json.dumps(kept, indent=1) + "\n")
+                print(scenario, json.dumps(kept[scenario][-1]), flush=True)
 
 
 if __name__ == "__main__":
