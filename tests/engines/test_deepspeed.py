@@ -89,7 +89,7 @@ def test_bfloat16_is_near(found: Found, plain: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("case", [case for case in CASES if "off-loaded" not in case])
 def test_each_rank_holds_what_the_stage_leaves_it(case: str, found: Found) -> None:
-    """arXiv:1910.02054, section 3, in float32; ZeRO keeps weights of the optimizer's own. Shards are padded and overlap."""
+    """arXiv:1910.02054, section 3, in float32; ZeRO's optimizer has weights of its own; shards are padded."""
     stage, held = int(case[4]), found.cases[case]["memory"]
     policy = 4 * sum(p.numel() for p in tiny_llama().parameters())
     critic = policy + 4 * 17 if "ppo" in case else 0
