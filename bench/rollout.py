@@ -54,6 +54,7 @@ class RolloutEngine(Protocol):
 
     cache_bytes: int  # the largest key-value cache so far
     weights_bytes: int  # its own copy of the policy; 0 where it generates from the modules being trained
+    resting_bytes: int  # of these two, what it keeps from `sleep` to the next `load_weights`
 
     def encode(self, prompt: str) -> list[int]:
         """Token ids of a user message in the model's chat template."""

@@ -93,7 +93,8 @@ class Work:
         row: dict[str, Any] = {f"memory/{role}_gib": size / GIB for role, size in roles.items()}
         row["memory/roles_gib"] = held
         if "memory/peak_gib/update" in measured:
-            explained = held - roles["kv_cache"] / GIB
+            sampler = parts.rollout
+            explained = held - (sampler.weights_bytes + sampler.cache_bytes - sampler.resting_bytes) / GIB
             row["memory/unexplained_gib"] = measured["memory/peak_gib/update"] - explained
         return row
 

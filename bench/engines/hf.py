@@ -73,7 +73,7 @@ class HFRollout:
         own_weights: bool = False,
     ) -> None:
         self.model = copy.deepcopy(model).requires_grad_(False) if own_weights else model
-        self.weights_bytes = storage_bytes(self.model.parameters()) if own_weights else 0
+        self.weights_bytes = self.resting_bytes = storage_bytes(self.model.parameters()) if own_weights else 0
         self.tokenizer = tokenizer
         self.engine = engine
         self.eos = torch.tensor(eos_ids(model, tokenizer), device=model.device)

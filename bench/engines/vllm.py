@@ -62,6 +62,7 @@ class VLLMRollout:
         try:
             self.remote = Remote("vllm", Host, setup)
             self.weights_bytes, self.cache_bytes = self.remote.call("held")
+            self.resting_bytes = 0 if on_gpu else self.weights_bytes + self.cache_bytes
         except EngineError as error:
             hint = "--engine.rollout-memory sets what it may take, and --rollout hf takes any model"
             raise UserError(f"--rollout vllm cannot start: {error}; {hint}") from error

@@ -77,7 +77,8 @@ def judge_accuracy(subject: str, head: Results, base: Results, margin: float, le
     difference = differ(head.accuracy, base.accuracy, level)
     sizes = f"{len(head.accuracy)} runs against {len(base.accuracy)}"
     if difference is None or difference.low is None or difference.high is None:
-        return told(subject, "cannot judge", f"too few runs: {sizes}", margin, {"n": len(head.accuracy)})
+        why = "too few runs" if difference is None else "every run differs by the same, which leaves no spread"
+        return told(subject, "cannot judge", f"{why}: {sizes}", margin, {"n": len(head.accuracy)})
     verdict: Status = "pass" if difference.low > margin else "worse" if difference.high < margin else "cannot judge"
     mean, low, high = (100 * x for x in (difference.mean, difference.low, difference.high))
     means = [estimate(list(side.accuracy.values())).mean for side in (base, head)]

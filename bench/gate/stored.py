@@ -79,7 +79,7 @@ class StoredRollouts:
     """A `RolloutEngine` that plays back: each time a problem is asked again, its next completions."""
 
     cache_bytes = 0
-    weights_bytes = 0
+    weights_bytes = resting_bytes = 0
 
     def __init__(self) -> None:
         self._used = [0] * NUM_PROBLEMS

@@ -27,7 +27,7 @@ class Listening:
     """Notes one number of each set of weights that it is handed."""
 
     cache_bytes = 0
-    weights_bytes = 1
+    weights_bytes = resting_bytes = 1
 
     def __init__(self) -> None:
         self.heard: list[float] = []

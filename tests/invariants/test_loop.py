@@ -27,7 +27,7 @@ class Scripted:
     """A sampler that answers the n-th prompt it is given with the n-th script: one length and verdict a sample."""
 
     cache_bytes = 0
-    weights_bytes = 0
+    weights_bytes = resting_bytes = 0
 
     def __init__(self, scripts: Sequence[Sequence[tuple[int, str]]]) -> None:
         self.scripts = iter(scripts)
