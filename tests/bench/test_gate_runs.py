@@ -67,10 +67,9 @@ def test_a_head_that_cannot_step_is_red_and_a_base_that_cannot_is_not(head: Path
     assert "bench.gate" in findings(tmp_path / "out")["a training step"]["detail"]
 
 
-def test_equal_code_learns_equally_and_a_failed_run_is_red(head: Path, tmp_path: Path) -> None:
-    flags = ["check", *RUNS, *SMALL, "--base", str(ROOT), "--out", str(tmp_path / "out")]
-    assert main(flags) == 0
+def test_equal_code_learns_equally(head: Path, tmp_path: Path) -> None:
+    stale = tmp_path / "out" / "grpo-head" / "runs" / "of-an-earlier-check"
+    stale.mkdir(parents=True)
+    assert main(["check", *RUNS, *SMALL, "--base", str(ROOT), "--out", str(tmp_path / "out")]) == 0
     assert findings(tmp_path / "out")["accuracy"]["numbers"]["difference"] == 0
-    edit(head, "bench/run.py", '    with meter.phase("update"):\n', '    with meter.phase("update"):\n        1 / 0\n')
-    assert main(flags) == 1, "runs of an earlier check are not taken for this one's"
-    assert "ZeroDivisionError" in findings(tmp_path / "out")["accuracy"]["detail"]
+    assert not stale.exists()
