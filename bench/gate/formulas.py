@@ -16,7 +16,8 @@ def formulas(method: Algorithm) -> Iterator[tuple[str, float]]:
     """Loss, gradient in the logits (4, 3, 3), and metrics, on the stored batch in both orders."""
     for prefix, order in ORDERS.items():
         rows = torch.tensor(order)
-        batch, tokens = (part[rows] for part in stored_batch())
+        stored, stored_tokens = stored_batch()
+        batch, tokens = stored[rows], stored_tokens[rows]
         targets = method.targets(batch)
         logits = (0.5 * wave(4, 3, 3, phase=3.0))[rows].requires_grad_()
         out = method.policy_loss(from_logits(logits, tokens, batch.mask), batch, targets)
