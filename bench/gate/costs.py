@@ -124,8 +124,9 @@ def in_turns(
         while len(pairs) < size:
             cost = {side: workers[side].step() for side in coin.choice(orders)}
             pairs.append(Pair(base=cost["base"], head=cost["head"]))
-        found = [decided.get(f.quantity, f) for f in judge(pairs, subject, tolerances)]
-        decided |= {f.quantity: f for f in found if f.status != "cannot judge"}
+        judged = [f for f in judge(pairs, subject, tolerances) if f.quantity not in decided]
+        decided |= {f.quantity: f for f in judged if f.status != "cannot judge"}
+        found = [*decided.values(), *(f for f in judged if f.status == "cannot judge")]
         say(f"{subject}: {size} pairs of steps, {sum(f.status == 'cannot judge' for f in found)} quantities undecided")
         if not undecided(found):
             break
