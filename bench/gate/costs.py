@@ -45,7 +45,8 @@ class Worker:
     def __init__(self, side: Side, tree: Path, settings: Path, log: Path) -> None:
         self.side: Side = side
         self.log = log
-        environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(tree)}
+        # one arena: else each thread that scores gets memory of its own, as many as happen to run at once
+        environment = {**os.environ, "OMP_NUM_THREADS": "1", "MALLOC_ARENA_MAX": "1", "PYTHONPATH": str(tree)}
         with log.open("wb") as file:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "bench.gate.worker", str(settings.resolve())],
