@@ -68,7 +68,8 @@ EDITS = {
             tests=[],
             file="bench/engines/passes.py",
             old="        self.policy = policy\n",
-            new="        policy.register_buffer('more', torch.zeros(sum(p.numel() for p in policy.parameters()) // 10))\n"
+            new="        size = sum(p.numel() for p in policy.parameters())\n"
+            "        policy.register_buffer('more', torch.zeros(size // 10))\n"
             "        self.policy = policy\n",
         ),
     ),
