@@ -7,8 +7,14 @@ from torch import Tensor, nn
 
 # the float32 weights that the optimizer steps, where they are not the network's own: ZeRO-1/2, bfloat16 ZeRO-1, ZeRO-3
 MASTERS = ("single_partition_of_fp32_groups", "fp32_groups_flat_partition", "fp32_partitioned_groups_flat")
-# gradients beside the parameters' own: the same three
-GRADIENTS = ("averaged_gradients", "fp32_groups_gradients_flat", "grad_partitions_flat_buffer")
+# gradients beside the parameters' own: ZeRO-2 in bfloat16, float32 and off-loaded, bfloat16 ZeRO-1, ZeRO-3
+GRADIENTS = (
+    "averaged_gradients",
+    "all_grad_tensors",
+    "accumulated_grads_in_cpu",
+    "fp32_groups_gradients_flat",
+    "grad_partitions_flat_buffer",
+)
 
 
 def weights(network: nn.Module) -> Iterator[Tensor]:

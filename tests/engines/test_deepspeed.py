@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from safetensors.torch import load_file
 
 from bench.models import latest_checkpoint
 from bench.ranks import ALONE
+from tests.bench.support import tiny_llama
 from tests.bench.test_run import rows
 from tests.engines.updates import CASES, HALF, METHODS, STEPS, torch_engine, updated, weights
 
@@ -44,56 +46,80 @@ def plain() -> dict[str, tuple[list[dict[str, float]], dict[str, torch.Tensor]]]
     return found
 
 
+@dataclass(frozen=True)
+class Found:
+    """What came of every case, by its name, and the folder with their files."""
+
+    cases: dict[str, dict[str, Any]]
+    processes: int
+    folder: Path
+
+
 @pytest.fixture(scope="module", params=[1, 2], ids=["one process", "two processes"])
-def found(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], Path]:
-    """By DeepSpeed: the same of every engine, and the folder with their files."""
+def found(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Found:
+    """By DeepSpeed: the same of every engine."""
     folder = tmp_path_factory.mktemp("updates")
     launch(request.param, "tests.engines.updates", str(folder))
-    return torch.load(folder / "found.pt", weights_only=True), folder
+    cases = torch.load(folder / "found.pt", weights_only=True)
+    return Found(cases, cases.pop("processes"), folder)
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_the_first_step_is_plain_torchs(case: str, found: tuple[dict[str, Any], Path], plain: dict[str, Any]) -> None:
+def test_the_first_step_is_plain_torchs(case: str, found: Found, plain: dict[str, Any]) -> None:
     """Every metric, critic's and policy's, to 1e-5; uneven rows, idle micro-batches, decay and clipping take part."""
-    theirs, ours = found[0][case]["metrics"][0], plain[CASES[case][0]][0][0]
+    theirs, ours = found.cases[case]["metrics"][0], plain[CASES[case][0]][0][0]
     assert ours["actor/grad_norm"] > 1
     assert theirs == pytest.approx(ours, rel=1e-5, abs=1e-6)
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_weights_after_five_steps_are_plain_torchs(
-    case: str, found: tuple[dict[str, Any], Path], plain: dict[str, Any]
-) -> None:
-    theirs, ours = found[0][case]["weights"], plain[CASES[case][0]][1]
+def test_weights_after_five_steps_are_plain_torchs(case: str, found: Found, plain: dict[str, Any]) -> None:
+    theirs, ours = found.cases[case]["weights"], plain[CASES[case][0]][1]
     assert theirs.keys() == ours.keys()
     for name in ours:
         assert torch.allclose(theirs[name], ours[name], rtol=0, atol=1e-5), name
 
 
-def test_bfloat16_is_near(found: tuple[dict[str, Any], Path], plain: dict[str, Any]) -> None:
+def test_bfloat16_is_near(found: Found, plain: dict[str, Any]) -> None:
     for case, (method, _) in HALF.items():
-        theirs, ours = found[0][case]["metrics"][0], plain[method][0][0]
+        theirs, ours = found.cases[case]["metrics"][0], plain[method][0][0]
         assert theirs["actor/grad_norm"] == pytest.approx(ours["actor/grad_norm"], rel=0.1), case
         assert theirs["actor/grad_norm"] != pytest.approx(ours["actor/grad_norm"], rel=1e-4), case
 
 
-def test_a_saved_state_goes_on_exactly(found: tuple[dict[str, Any], Path]) -> None:
-    assert {case: result["resume"] for case, result in found[0].items()} == dict.fromkeys(found[0], 0.0)
+@pytest.mark.parametrize("case", [case for case in CASES if "off-loaded" not in case])
+def test_each_rank_holds_what_the_stage_leaves_it(case: str, found: Found) -> None:
+    """arXiv:1910.02054, section 3, in float32; ZeRO's optimizer has weights of its own; shards are padded."""
+    stage, held = int(case[4]), found.cases[case]["memory"]
+    policy = 4 * sum(p.numel() for p in tiny_llama().parameters())
+    critic = policy + 4 * 17 if "ppo" in case else 0
+    states, shard = (3 if stage else 2), found.processes
+    expected = {
+        "policy": policy / (shard if stage == 3 else 1),
+        "optimizer": states * (policy + critic) / (shard if stage else 1),
+        "gradients": max(policy, critic) / (shard if stage >= 2 else 1),
+    }
+    expected |= {"critic": critic / (shard if stage == 3 else 1)} if critic else {"reference": expected["policy"]}
+    assert {role: held[role] for role in expected} == pytest.approx(expected, rel=0.15)
+
+
+def test_a_saved_state_goes_on_exactly(found: Found) -> None:
+    assert {case: result["resume"] for case, result in found.cases.items()} == dict.fromkeys(found.cases, 0.0)
 
 
 def test_a_gradient_that_is_not_finite_is_not_applied_and_one_that_is_cleared_is_gone(
-    found: tuple[dict[str, Any], Path],
+    found: Found,
 ) -> None:
-    for case, result in found[0].items():
+    for case, result in found.cases.items():
         guard = result["guard"]
         assert not guard["norm"] < float("inf"), case
         assert guard["moved"] == 0, case
         assert guard["after clearing"] == pytest.approx(guard["once"]), case
 
 
-def test_a_saved_model_holds_whole_weights(found: tuple[dict[str, Any], Path]) -> None:
-    for case, result in found[0].items():
-        saved = load_file(found[1] / case.replace(" ", "-") / "model" / "model.safetensors")
+def test_a_saved_model_holds_whole_weights(found: Found) -> None:
+    for case, result in found.cases.items():
+        saved = load_file(found.folder / case.replace(" ", "-") / "model" / "model.safetensors")
         assert saved.keys() == result["weights"].keys()
         assert all(torch.equal(saved[name].float(), weight) for name, weight in result["weights"].items()), case
 

@@ -144,14 +144,15 @@ def main(out: Path) -> None:
             algorithm, folder = METHODS[method], out / case.replace(" ", "-")
             engine = deepspeed_engine(algorithm, ranks, **settings)
             metrics = updated(engine, algorithm, ranks, range(STEPS))
+            held = ranks.largest(engine.memory())
             engine.save_model(folder / "model")
             end = weights(engine)
             again = deepspeed_engine(algorithm, ranks, **settings)
             gap = resumed(engine, again, algorithm, ranks, folder / "state")
             guard = guarded(again, stored()[0].pad(torch.arange(4)))
-            found[case] = {"method": method, "metrics": metrics, "weights": end, "resume": gap, "guard": guard}
+            found[case] = {"metrics": metrics, "weights": end, "resume": gap, "guard": guard, "memory": held}
         if ranks.leads:
-            torch.save(found, out / "found.pt")
+            torch.save(found | {"processes": ranks.size}, out / "found.pt")
 
 
 if __name__ == "__main__":

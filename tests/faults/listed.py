@@ -24,7 +24,7 @@ class Fault:
 def load() -> list[Fault]:
     """The committed list."""
     content = tomllib.loads((HERE / "faults.toml").read_text())
-    return [Fault(**{"tests": content["tests"][f["kind"]]} | f) for f in content["fault"]]
+    return [Fault(**{"tests": content["tests"].get(f["kind"], [])} | f) for f in content["fault"]]
 
 
 def planted(fault: Fault, text: str) -> str:
