@@ -20,7 +20,6 @@ os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # what cuBLAS needs
 
 import torch
 from torch import Tensor
-from transformers import PreTrainedModel
 
 from algorithms import ops
 from algorithms.core import Algorithm
@@ -28,31 +27,20 @@ from algorithms.grpo import GRPO
 from algorithms.ppo import PPO
 from bench import lora
 from bench.batch import micro_batches, pad_columns, sequences
-from bench.config import (
-    CriticConfig,
-    EngineConfig,
-    LoraConfig,
-    OptimizerConfig,
-    RewardModelConfig,
-    RunConfig,
-    Sampling,
-    UserError,
-)
-from bench.engines.hf import HFRollout
+from bench.config import LoraConfig, RewardModelConfig, UserError
 from bench.engines.reward import ClassifierReward
-from bench.engines.torch_train import TorchEngine
-from bench.meter import GIB, Meter
+from bench.meter import GIB
 from bench.models import pick_device
 from bench.planner.job import Job, Setting, Workload
 from bench.planner.memory import memory
 from bench.planner.methods import of_algorithm
 from bench.presets import load
 from bench.rollout import Rollout, generate, score
-from bench.run import Parts, at_start, one_step
+from bench.run import Parts
 from bench.shape import ModelShape
-from bench.work import Work, measured_peak
+from scripts.loop import parts_of, settings, steps
 from scripts.parts import Figures, Part, run
-from scripts.random_models import Bench, Parity
+from scripts.random_models import Bench
 
 KEPT = ("memory/", "time/", "perf/", "rollout/", "actor/", "critic/loss", "critic/grad_norm", "reward/")
 DTYPES = ("bfloat16", "float32")
@@ -60,58 +48,6 @@ RANK = 16
 GROUPS = GRPO(kl_coef=0.04)
 CRITIC = PPO()
 TEXTBOOK = PPO(kl_coef=0.05)
-
-
-def settings(bench: Bench, algo: Algorithm, size: str, **engine: Any) -> RunConfig:  # noqa: ANN401 - EngineConfig's
-    """Resolved, as a run's are."""
-    where: dict[str, Any] = {
-        "dtype": bench.dtype,
-        "micro_batch_tokens": bench.micro_batch_tokens,
-        "train": "torch",
-        "zero": 0,
-    }
-    return RunConfig(
-        algo=algo,
-        task=Parity(bench.prompt_tokens, bench.sizes(size)["vocab_size"]),
-        samples_per_step=bench.samples,
-        sampling=Sampling(max_new_tokens=bench.completion_tokens),
-        optimizer=OptimizerConfig(lr=1e-6, warmup_steps=0),
-        critic=CriticConfig(lr=1e-5, warmup_steps=0),
-        engine=EngineConfig(**(where | engine)),
-    )
-
-
-def parts_of(bench: Bench, config: RunConfig, size: str, model: PreTrainedModel, **more: Any) -> Parts:  # noqa: ANN401
-    """What a run's loop is given."""
-    tokenizer = bench.tokenizer(size)
-    trainer = TorchEngine(
-        model,
-        tokenizer,
-        needs=config.algo.needs,
-        temperature=1.0,
-        engine=config.engine,
-        optimizer=config.optimizer,
-        critic=config.critic,
-    )
-    shape = replace(
-        ModelShape.from_config(model.config), adapters=sum(p.numel() for p in lora.adapter_parameters(model))
-    )
-    return Parts(
-        config=config,
-        task=config.task,
-        problems=config.task.problems("train"),
-        rollout=HFRollout(model, tokenizer, config.engine),
-        trainer=trainer,
-        meter=Meter(bench.device),
-        work=Work(shape, measured_peak(bench.device, config.engine.dtype)),
-        **more,
-    )
-
-
-def steps(parts: Parts, count: int) -> list[Figures]:
-    """That many steps' rows."""
-    state = at_start(parts.config.algo, parts.work)
-    return [one_step(parts, state, 0.0).row for _ in range(count)]
 
 
 def training(bench: Bench, found: Figures, size: str, algo: Algorithm, *, rank: int = 0, **engine: Any) -> None:  # noqa: ANN401

@@ -31,12 +31,12 @@ def test_clear_cases() -> None:
     assert verdict(results(0.81, 0.80, 0.80, 0.79), base) == "pass"
     assert verdict(results(0.60, 0.62, 0.61, 0.59), base) == "worse"
     assert verdict(results(0.70, 0.85, 0.60, 0.80), base) == "cannot judge"
-    assert verdict(results(0.95, 0.96, 0.94, 0.95), base) == "pass", "better is no reason to stop"
+    assert verdict(results(0.95, 0.96, 0.94, 0.94), base) == "pass", "better is no reason to stop"
 
 
 def test_the_margin_decides_which_end_of_the_interval_counts() -> None:
     """Worse by 3 points for sure is within 5; the same numbers against a margin of 2 are red."""
-    base, head = results(0.80, 0.81, 0.79, 0.80), results(0.77, 0.78, 0.76, 0.77)
+    base, head = results(0.80, 0.81, 0.79, 0.80), results(0.77, 0.78, 0.76, 0.768)
     assert judge_accuracy("x", head, base, -0.05, 0.95).status == "pass"
     assert judge_accuracy("x", head, base, -0.02, 0.95).status == "worse"
 

@@ -8,17 +8,8 @@ from torch import Tensor
 
 from algorithms import ALGORITHMS, ops
 from algorithms.core import Algorithm, Batch, required
-from tests.algorithms.support import (
-    from_logits,
-    make_batch,
-    moved,
-    output,
-    plain,
-    policy_gradient,
-    reduced,
-    some_batch,
-    wave,
-)
+from bench.gate.formulas import from_logits, reduced, wave
+from tests.algorithms.support import make_batch, moved, output, plain, policy_gradient, some_batch
 from tests.invariants.table import LISTED, PROPERTIES, holds
 
 EVERY = pytest.mark.parametrize("name", list(ALGORITHMS))
