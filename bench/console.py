@@ -50,20 +50,26 @@ def profile(rows: Sequence[Row]) -> str:
 
 
 class Interrupt(AbstractContextManager["Interrupt"]):
-    """Ctrl-C asks for an end after the current step; a second one ends at once."""
+    """Ctrl-C asks for an end after the current step; a second one ends at once.
+
+    SIGTERM asks, too: a scheduler sends it before it takes a machine away, and a launcher to the processes whose peer
+    has died, which then get to say so.
+    """
 
     def __init__(self) -> None:
         self.asked = False
 
     def __enter__(self) -> Self:
-        self._previous = signal.signal(signal.SIGINT, self._ask)
+        handlers = {signal.SIGINT: self._ask, signal.SIGTERM: self._ask}
+        self._previous = {number: signal.signal(number, handler) for number, handler in handlers.items()}
         return self
 
     def __exit__(self, *error: object) -> None:
-        signal.signal(signal.SIGINT, self._previous)
+        for number, handler in self._previous.items():
+            signal.signal(number, handler)
 
     def _ask(self, number: int, frame: FrameType | None) -> None:
-        if self.asked:
+        if self.asked and number == signal.SIGINT:
             raise KeyboardInterrupt
         self.asked = True
 

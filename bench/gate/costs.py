@@ -45,7 +45,8 @@ class Worker:
     def __init__(self, side: Side, tree: Path, settings: Path, log: Path) -> None:
         self.side: Side = side
         self.log = log
-        environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(tree)}
+        # one arena: else each thread that scores gets memory of its own, as many as happen to run at once
+        environment = {**os.environ, "OMP_NUM_THREADS": "1", "MALLOC_ARENA_MAX": "1", "PYTHONPATH": str(tree)}
         with log.open("wb") as file:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "bench.gate.worker", str(settings.resolve())],
@@ -124,8 +125,9 @@ def in_turns(
         while len(pairs) < size:
             cost = {side: workers[side].step() for side in coin.choice(orders)}
             pairs.append(Pair(base=cost["base"], head=cost["head"]))
-        found = [decided.get(f.quantity, f) for f in judge(pairs, subject, tolerances)]
-        decided |= {f.quantity: f for f in found if f.status != "cannot judge"}
+        judged = [f for f in judge(pairs, subject, tolerances) if f.quantity not in decided]
+        decided |= {f.quantity: f for f in judged if f.status != "cannot judge"}
+        found = [*decided.values(), *(f for f in judged if f.status == "cannot judge")]
         say(f"{subject}: {size} pairs of steps, {sum(f.status == 'cannot judge' for f in found)} quantities undecided")
         if not undecided(found):
             break

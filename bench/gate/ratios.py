@@ -20,7 +20,7 @@ from bench.stats import hodges_lehmann
 Cost = dict[str, Any]  # as `bench.gate.worker` says it
 SIDES = ("base", "head")
 LEVEL = 0.99
-MIN_SHARE = 0.05  # of the base's step: what takes less is too short to be timed, and too short to matter
+MIN_SHARE = 0.1  # of the base's step: what takes less is too short to be timed, and too short to matter
 PEAK = "peak_gib/"
 NO_ROLE = ("unexplained_gib", PEAK, "torch_peak_gib/")
 

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 from bench.config import UserError
 
 Tolerances = Mapping[str, float]
-# peaks hold what the allocator keeps beside the tensors, which differs a little between two processes of one code
-DEFAULTS: Tolerances = {"throughput": -0.10, "memory": 0.02, "memory/peak": 0.05, "accuracy": -0.05}
+# peaks hold what the allocator keeps beside the tensors: two processes of one code were seen to differ by 7%
+DEFAULTS: Tolerances = {"throughput": -0.10, "memory": 0.02, "memory/peak": 0.15, "accuracy": -0.05}
 EXPRESSION = re.compile(r"\s*([\w/]+)\s*:\s*([+-]?\d+(?:\.\d+)?)\s*(%|points)?\s*")
 
 

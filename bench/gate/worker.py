@@ -24,6 +24,7 @@ from bench.run import Parts, State, at_start, one_step
 from bench.settings import Chosen, parse
 
 Cost = dict[str, Any]
+TICK = 1e-6  # seconds: a phase that did nothing but wait still took some
 COUNTED = {"generated": "data/tokens_generated", "trained": "data/tokens_trained"}
 
 
@@ -84,7 +85,7 @@ def costs(parts: Parts, meter: PatientMeter, state: State) -> Iterator[Cost]:
         waits = meter.waits | {"step": whole_wait}
         yield {
             "wall_s": wall,
-            "own_s": {name: seconds - waits[name] for name, seconds in wall.items()},
+            "own_s": {name: max(seconds - waits[name], TICK) for name, seconds in wall.items()},
             "tokens": {k: row[f"data/tokens_{k}"] - before[f"data/tokens_{k}"] for k in ("generated", "trained")},
             "memory": {k.removeprefix("memory/"): v for k, v in row.items() if k.startswith("memory/")},
         }

@@ -82,8 +82,9 @@ def test_memory_grows_by_role_and_by_peak() -> None:
     assert (found["memory/policy"], found["memory/roles"]) == ("worse", "pass")
     assert statuses([Pair(base=cost(), head=cost(policy_gib=0.1019))] * 8)["memory/policy"] == "pass"
     assert statuses([Pair(base=cost(), head=cost(critic_gib=0.1))] * 8)["memory/critic"] == "worse"
-    found = statuses([Pair(base=cost(), head=cost(**{"peak_gib/update": 0.55}))] * 8)
+    found = statuses([Pair(base=cost(), head=cost(**{"peak_gib/update": 0.6}))] * 8)
     assert found["memory/peak/update"] == "worse"
+    assert statuses([Pair(base=cost(), head=cost(**{"peak_gib/update": 0.55}))] * 8)["memory/peak/update"] == "pass"
 
 
 def test_what_is_missing_never_passes() -> None:
@@ -148,7 +149,7 @@ def test_tolerances_are_read_and_the_nearest_name_holds() -> None:
     assert tolerance_of("throughput/rollout", found) == -0.2
     assert tolerance_of("memory/policy", found) == 0.05
     assert tolerance_of("memory/critic", found) == 0.02
-    assert tolerance_of("memory/peak/update", found) == 0.05
+    assert tolerance_of("memory/peak/update", found) == 0.15
     assert tolerance_of("accuracy", found) == -0.025
 
 

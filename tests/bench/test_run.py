@@ -226,7 +226,8 @@ def test_a_run_that_diverges_keeps_its_records_and_exits_1(tmp_path: Path) -> No
     assert rows(path, "evals")
 
 
-def test_ctrl_c_saves_and_the_run_can_go_on(tmp_path: Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_ctrl_c_and_a_scheduler_s_notice_save_and_the_run_can_go_on(number: signal.Signals, tmp_path: Path) -> None:
     command = [sys.executable, "-m", "bench", "run", *SMALL, "--budget", "steps=200", "--out", str(tmp_path)]
     process = subprocess.Popen(command)
     deadline = time.monotonic() + 300
@@ -234,7 +235,7 @@ def test_ctrl_c_saves_and_the_run_can_go_on(tmp_path: Path) -> None:
         assert process.poll() is None
         assert time.monotonic() < deadline
         time.sleep(0.05)
-    process.send_signal(signal.SIGINT)
+    process.send_signal(number)
     assert process.wait(timeout=120) == 130
     (path,) = tmp_path.iterdir()
     summary = json.loads((path / "summary.json").read_text())
