@@ -117,7 +117,7 @@ def check_costs(
 def in_turns(
     workers: Mapping[Side, Stepper], subject: str, tolerances: Tolerances, sizes: Sequence[int], say: Say
 ) -> tuple[list[Finding], list[Pair]]:
-    """Step in turns, first whom a coin chooses, up to the look that decides. A quantity once decided stays so."""
+    """Step in turns, first whom a coin chooses, up to the look that settles it. A quantity once decided stays so."""
     coin, pairs = random.Random(subject), list[Pair]()
     found, decided = list[Finding](), dict[str, Finding]()
     orders: tuple[tuple[Side, Side], ...] = (("base", "head"), ("head", "base"))
@@ -129,8 +129,8 @@ def in_turns(
         decided |= {f.quantity: f for f in judged if f.status != "cannot judge"}
         found = [*decided.values(), *(f for f in judged if f.status == "cannot judge")]
         say(f"{subject}: {size} pairs of steps, {sum(f.status == 'cannot judge' for f in found)} quantities undecided")
-        if not undecided(found):
-            break
+        if not undecided(found) or any(f.status == "worse" for f in found):
+            break  # the exit code is settled
     return found, pairs
 
 

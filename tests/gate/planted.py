@@ -55,7 +55,7 @@ GRPO = Exercise(algo="grpo")
 GRPO_ENTROPY = Exercise(algo="grpo", settings=("--algo.entropy-coef=0.02",))
 GRPO_CORRECTED = Exercise(algo="grpo", settings=("--algo.correction=token",))
 GRPO_SEQUENCE = Exercise(algo="grpo", settings=("--algo.correction=sequence",))
-GRPO_MASKED = Exercise(algo="grpo", settings=("--algo.mask-truncated=True",))
+GRPO_MASKED = Exercise(algo="grpo", settings=("--algo.mask-truncated",))
 DAPO, DR_GRPO, GSPO, CISPO = (Exercise(algo=name) for name in ("dapo", "dr_grpo", "gspo", "cispo"))
 RLOO, REINFORCE, BASELINE, VAPO = (
     Exercise(algo=name) for name in ("rloo", "reinforce_pp", "reinforce_pp_baseline", "vapo")
