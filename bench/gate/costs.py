@@ -45,6 +45,8 @@ class Worker:
     def __init__(self, side: Side, tree: Path, settings: Path, log: Path) -> None:
         self.side: Side = side
         self.log = log
+        # an installed copy of this package would lend its own to a tree that has none
+        self._lacking = (tree / "bench").is_dir() and not (tree / "bench" / "gate" / "worker.py").is_file()
         # one arena: else each thread that scores gets memory of its own, as many as happen to run at once
         environment = {**os.environ, "OMP_NUM_THREADS": "1", "MALLOC_ARENA_MAX": "1", "PYTHONPATH": str(tree)}
         with log.open("wb") as file:
@@ -67,6 +69,8 @@ class Worker:
 
     def ready(self) -> None:
         """Wait until it has loaded."""
+        if self._lacking:
+            raise WorkerError(self.side, "no bench.gate.worker there: it is from before this command")
         self._answer()
 
     def step(self) -> Cost:

@@ -17,8 +17,8 @@ from scripts.random_models import Bench, Parity
 pytest.importorskip("peft")
 ROOT = Path(__file__).parents[2]
 ABSENT = (
-    "datasets hypothesis math_verify matplotlib pandas pyarrow pydantic pytest reasoning_gym rich scipy seaborn "
-    "tabulate tomli_w tyro"
+    "datasets deepspeed hypothesis math_verify matplotlib pandas pyarrow pydantic pytest reasoning_gym rich scipy "
+    "seaborn tabulate tomli_w tyro"
 )
 
 
