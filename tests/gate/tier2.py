@@ -3,6 +3,7 @@
 unchanged   base and head are one tree: at most 1 red of 20, idle (as the machine is) or `loaded` (as many busy
             processes as cores beside it)
 slow        rollout takes a quarter longer: by work in one half of the checks, by waiting in the other
+refactors   each harmless edit once
 memory      a tenth more: of the key-value cache in one half, of the policy in the other (roles repeat: 8 pairs will do)
 """
 
@@ -26,7 +27,7 @@ from bench.gate.verdict import EXIT_CODES, looks, overall
 from tests.faults.forks import copy_tree
 from tests.faults.listed import Fault
 from tests.gate.forked import ForkedWorker, small_data
-from tests.gate.planted import edited
+from tests.gate.planted import edited, refactors
 
 RESULTS = Path(__file__).with_name("tier2.json")
 SETTINGS = {"algo_name": "grpo", "samples_per_step": 32, "eval": {"limit": 1}, "task": {"template": "plain"}}
@@ -116,8 +117,9 @@ def main(scenario: str, count: int) -> None:
     """Print and keep each check's outcome."""
     torch.set_num_threads(1)
     kept: dict[str, list[dict[str, object]]] = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
-    edits = EDITS.get(scenario, (None,))
-    for batch in range(count // PER_PROCESS):
+    edits = tuple(refactors()) if scenario == "refactors" else EDITS.get(scenario, (None,))
+    size = 1 if scenario == "refactors" else PER_PROCESS
+    for batch in range(count // size):
         edit = edits[batch % len(edits)]
         with tempfile.TemporaryDirectory() as scratch, ExitStack() as stack:
             trees: dict[Side, Path] = {"base": Path(scratch) / "base", "head": Path(scratch) / "head"}
@@ -126,7 +128,7 @@ def main(scenario: str, count: int) -> None:
             if edit is not None:
                 stack.enter_context(edited(edit, trees["head"]))
             stack.enter_context(load((os.cpu_count() or 1) if scenario == "loaded" else 0))
-            for found in checks(trees, Path(scratch), PER_PROCESS, 8 if scenario == "memory" else 40):
+            for found in checks(trees, Path(scratch), size, 8 if scenario == "memory" else 40):
                 kept.setdefault(scenario, []).append({"planted": edit.name if edit else "nothing"} | found)
                 RESULTS.write_text(json.dumps(kept, indent=1) + "\n")
                 print(scenario, json.dumps(kept[scenario][-1]), flush=True)
