@@ -81,7 +81,8 @@ def judge_accuracy(subject: str, head: Results, base: Results, margin: float, le
         return told(subject, "cannot judge", f"{why}: {sizes}", margin, {"n": len(head.accuracy)})
     verdict: Status = "pass" if difference.low > margin else "worse" if difference.high < margin else "cannot judge"
     mean, low, high = (100 * x for x in (difference.mean, difference.low, difference.high))
-    means = [estimate(list(side.accuracy.values())).mean for side in (base, head)]
+    used = {seed: base.accuracy[seed] for seed in head.accuracy} if difference.paired else base.accuracy
+    means = [estimate(list(side.values())).mean for side in (used, head.accuracy)]
     return told(
         subject,
         verdict,
