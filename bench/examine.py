@@ -13,7 +13,8 @@ from bench.lora import is_adapted
 from bench.meter import Meter
 from bench.models import encode, load_model, load_tokenizer, locate, pick_device, weights_for
 from bench.plugins import find_task
-from bench.record import Recorder, provenance, read_json, write_json
+from bench.provenance import provenance
+from bench.record import Recorder, read_json, write_json
 from bench.resolve import is_embedded, with_source
 from bench.settings import from_tree, overlay
 from tasks.core import DataError, Task

@@ -11,8 +11,8 @@ from bench.lora import adapter_parameters
 from bench.meter import Meter
 from bench.models import load_model, load_tokenizer, locate, pick_device
 from bench.plugins import RewardedTask, imported
+from bench.provenance import provenance
 from bench.ranks import ALONE, Ranks
-from bench.record import provenance
 from bench.resolve import is_embedded
 from bench.run import Parts
 from bench.settings import Chosen, Tree

@@ -1,37 +1,18 @@
 """The run directory: configuration, provenance, append-only rows, checkpoints, and the summary that closes it."""
 
-import contextlib
 import dataclasses
 import json
 import math
 import os
-import platform
 import shutil
-import subprocess
 from collections.abc import Callable, Iterable, Mapping
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TextIO
 
-import torch
-
 from bench.config import UserError
 from bench.ranks import ALONE, Ranks
-from bench.versions import driver, version
 
 STREAMS = ("steps", "evals", "eval_problems", "completions")
-PACKAGES = (
-    "torch",
-    "transformers",
-    "tokenizers",
-    "datasets",
-    "numpy",
-    "math-verify",
-    "reasoning-gym",
-    "vllm",
-    "deepspeed",
-    "peft",
-)
 Row = Mapping[str, Any]
 
 
@@ -46,46 +27,6 @@ def plain(value: Any) -> Any:  # noqa: ANN401 - any setting
     if isinstance(value, Path):
         return str(value)
     return value
-
-
-def provenance(device: torch.device) -> dict[str, Any]:
-    """What a figure needs beside it to be believed: code, versions and hardware."""
-    return {
-        "started_at": datetime.now(UTC).isoformat(timespec="seconds"),
-        **commit(),
-        "python": platform.python_version(),
-        "versions": {name: found for name in PACKAGES if (found := version(name)) is not None},
-        "device": device_name(device),
-        "num_threads": torch.get_num_threads(),
-        "cuda": torch.version.cuda,
-        **driver(),
-        "platform": platform.platform(),
-    }
-
-
-def commit() -> dict[str, Any]:
-    """Commit and whether the working tree differs from it; absent outside a checkout."""
-
-    def git(*args: str) -> str | None:
-        result = subprocess.run(["git", *args], cwd=Path(__file__).parent, capture_output=True, text=True, check=False)
-        return result.stdout.strip() if result.returncode == 0 else None
-
-    with contextlib.suppress(OSError):
-        head = git("rev-parse", "HEAD")
-        if head is not None:
-            return {"commit": head, "dirty": bool(git("status", "--porcelain", "--untracked-files=no"))}
-    return {}
-
-
-def device_name(device: torch.device) -> str:
-    """The GPU's name, or the processor's."""
-    if device.type == "cuda":
-        return torch.cuda.get_device_name(device)
-    with contextlib.suppress(OSError):
-        for line in Path("/proc/cpuinfo").read_text().splitlines():
-            if line.startswith("model name"):
-                return line.split(":", 1)[1].strip()
-    return platform.processor() or platform.machine()
 
 
 def write_json(path: Path, value: Any) -> None:  # noqa: ANN401 - any JSON value

@@ -12,7 +12,8 @@ from typing import Any
 
 import torch
 
-from bench.record import finite, provenance
+from bench.provenance import provenance
+from bench.record import finite
 from scripts.random_models import Bench
 
 Figures = dict[str, Any]

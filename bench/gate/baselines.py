@@ -8,7 +8,8 @@ from typing import Any
 from bench.config import UserError
 from bench.gate.accuracy import Results
 from bench.gate.verdict import signed
-from bench.record import commit, read_json, write_json
+from bench.provenance import commit
+from bench.record import read_json, write_json
 from bench.stats import Estimate, estimate
 
 

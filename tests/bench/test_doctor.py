@@ -12,7 +12,7 @@ from packaging.requirements import Requirement
 
 from bench import doctor as module
 from bench.doctor import Check, DoctorConfig, doctor, examine
-from bench.record import provenance
+from bench.provenance import provenance
 
 
 def named(name: str, out: Path) -> Check:
