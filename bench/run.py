@@ -45,13 +45,13 @@ class State:
     algorithm: Algorithm
     step: int = 0
     position: int = 0  # in the prompt stream
-    counters: dict[str, float] = field(default_factory=dict[str, float])  # what is not counted has no key
+    counters: dict[str, float]  # what is not counted has no key
     past: list[Snapshot] = field(default_factory=list[Snapshot])  # weights yet to generate from, where rollouts lag
 
     def count(self, amounts: Mapping[str, float]) -> None:
         """Add to the counters."""
         for name, amount in amounts.items():
-            self.counters[name] = self.counters.get(name, 0) + amount
+            self.counters[name] += amount
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,9 +100,9 @@ def used(budget: Budget, state: State) -> float:
     """Share of the budget behind us."""
     return budget.fraction(
         steps=state.step,
-        samples=state.counters.get("data/samples_generated", 0),
-        tokens=state.counters.get("data/tokens_generated", 0),
-        seconds=state.counters.get("cost/device_s", 0),
+        samples=state.counters["data/samples_generated"],
+        tokens=state.counters["data/tokens_generated"],
+        seconds=state.counters["cost/device_s"],
     )
 
 

@@ -135,7 +135,7 @@ class Session:
                 "status": status,
                 "steps": state.step,
                 "message": message,
-                "seconds": state.counters.get("cost/device_s", 0.0),
+                "seconds": state.counters["cost/device_s"],
                 "checkpoint": self.config.eval.checkpoint,
                 "best_step": best.step if best.step >= 0 else None,
                 "stability": indices(rows, diverged_at=diverged_at),

@@ -15,7 +15,7 @@ from bench.config import EngineConfig, RunConfig, Sampling
 from bench.meter import Meter
 from bench.metrics import rollout_metrics
 from bench.rollout import Completion, Rollout
-from bench.run import NoSignalError, Parts, State, Step, one_step
+from bench.run import NoSignalError, Parts, State, Step, at_start, one_step
 from bench.work import Work
 from tasks.core import Problem, Score, Split, Task
 from tests.invariants.tiny import engine_for
@@ -123,7 +123,7 @@ def step(algorithm: Algorithm, scripts: Sequence[Sequence[tuple[int, str]]]) -> 
         meter=Meter(CPU),
         work=Work(None, 1.0),
     )
-    state = State(algorithm=algorithm)
+    state = at_start(algorithm, parts.work)
     return one_step(parts, state, 0.0), state, rollout
 
 
