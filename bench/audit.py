@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 
-from bench.config import UserError
-from bench.resolve import with_source
-from bench.settings import Chosen
+from bench.ground.errors import UserError
+from bench.settings.flags import Chosen
+from bench.settings.resolve import with_source
 from tasks.core import SPLITS, DataError, Problem, Task
 from tasks.programming import Programming, broken_references
 

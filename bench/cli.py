@@ -7,7 +7,7 @@ import urllib.parse
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from bench.config import UserError
+from bench.ground.errors import UserError
 
 Arguments = list[str]
 
@@ -26,7 +26,7 @@ def main(arguments: Sequence[str]) -> int:
             print(USAGE.format(commands=listed))
             return 0 if arguments else 2
         if arguments[0] not in COMMANDS:
-            from bench.plugins import nearest
+            from bench.ground.errors import nearest
 
             raise UserError(f"{arguments[0]}: unknown command; {nearest(arguments[0], COMMANDS)}")
         return COMMANDS[arguments[0]](list(arguments[1:]))
@@ -48,13 +48,13 @@ def refuse(error: UserError) -> int:
 def run(arguments: Arguments) -> int:
     """Train one model on one task by one algorithm"""
     from bench.ranks import joined
-    from bench.resolve import resolve
-    from bench.settings import parse, take, to_toml
+    from bench.settings.flags import parse, take, to_toml
+    from bench.settings.resolve import resolve
 
     without_hub()
     directory = take(arguments, "--resume")
     if directory is not None:
-        from bench.session import resume
+        from bench.session.run import resume
 
         extra = [a for a in arguments if a != "--quiet"]
         if extra:
@@ -67,7 +67,7 @@ def run(arguments: Arguments) -> int:
     if printing:
         print(to_toml(resolve(chosen)))
         return 0
-    from bench.session import start
+    from bench.session.run import start
 
     quieten()
     with joined() as ranks:
@@ -109,7 +109,7 @@ def show_list(arguments: Arguments) -> int:
     """List algorithms, tasks, embedded models, and recipes with what they change"""
     from algorithms import ALGORITHMS
     from bench.config import ASSETS
-    from bench.recipes import RECIPES, differences
+    from bench.settings.recipes import RECIPES, differences
     from tasks import TASKS
 
     if arguments:
@@ -135,11 +135,11 @@ def doctor(arguments: Arguments) -> int:
     if any(a == "--task" or a.startswith("--task=") for a in arguments):
         without_hub()
         from bench.audit import audit
-        from bench.settings import parse
+        from bench.settings.flags import parse
 
         return audit(parse(arguments))
-    from bench import doctor as command
-    from bench.settings import flags
+    from bench.machine import doctor as command
+    from bench.settings.flags import flags
 
     return command.doctor(flags(command.DoctorConfig, arguments, prog="python -m bench doctor"))
 
@@ -147,8 +147,8 @@ def doctor(arguments: Arguments) -> int:
 def evaluate(arguments: Arguments) -> int:
     """Evaluate a model, a checkpoint or a run on held-out problems"""
     without_hub()
-    from bench.examine import EvalCommand, examine
-    from bench.settings import flags, long_names
+    from bench.session.eval import EvalCommand, examine
+    from bench.settings.flags import flags, long_names
 
     command = flags(EvalCommand, long_names(arguments), prog="python -m bench eval")
     quieten()
@@ -157,35 +157,35 @@ def evaluate(arguments: Arguments) -> int:
 
 def compare(arguments: Arguments) -> int:
     """Train several arms over seeds under one budget, and report"""
-    from bench.compare import CompareConfig
-    from bench.compare import compare as command
-    from bench.settings import flags
+    from bench.settings.flags import flags
+    from bench.study.compare import CompareConfig
+    from bench.study.compare import compare as command
 
     return command(flags(CompareConfig, arguments, prog="python -m bench compare"))
 
 
 def report(arguments: Arguments) -> int:
     """Tables, figures and one page from recorded runs"""
-    from bench.report import ReportConfig, report_command
-    from bench.settings import flags
+    from bench.report.command import ReportConfig, report_command
+    from bench.settings.flags import flags
 
     return report_command(flags(ReportConfig, arguments, prog="python -m bench report"))
 
 
 def plan(arguments: Arguments) -> int:
     """Memory, time and cost of a run on given GPUs, before renting them"""
-    from bench.plan import PlanConfig
-    from bench.plan import plan as command
-    from bench.settings import flags
+    from bench.planner.config import PlanConfig
+    from bench.planner.plan import plan as command
+    from bench.settings.flags import flags
 
     return command(flags(PlanConfig, arguments, prog="python -m bench plan"))
 
 
 def check(arguments: Arguments) -> int:
     """Whether a change made an algorithm worse: results, cost, accuracy"""
-    from bench.check import CheckConfig
-    from bench.check import check as command
-    from bench.settings import flags, overlay, read_toml, take
+    from bench.gate.check import CheckConfig
+    from bench.gate.check import check as command
+    from bench.settings.flags import flags, overlay, read_toml, take
 
     without_hub()
     file = take(arguments, "--config")
@@ -195,8 +195,8 @@ def check(arguments: Arguments) -> int:
 
 def pipeline(arguments: Arguments) -> int:
     """cold-start: rebuild an embedded model from nothing"""
-    from bench.plugins import nearest
-    from bench.settings import flags
+    from bench.ground.errors import nearest
+    from bench.settings.flags import flags
 
     if not arguments or arguments[0] != "cold-start":
         raise UserError(f"pipeline {' '.join(arguments[:1])}: {nearest(''.join(arguments[:1]), ['cold-start'])}")

@@ -5,14 +5,11 @@ from pathlib import Path
 from typing import Literal
 
 from algorithms.core import Algorithm
+from bench.ground.budget import Budget
 from tasks.core import Source, Task
 
 ASSETS = Path(__file__).parent / "assets"
 EMBEDDED = "embedded"
-
-
-class UserError(Exception):
-    """A mistake of the user's; the message is one line that says what to do. Exit code 2."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -224,39 +221,14 @@ class RunConfig:
     quiet: bool = False
     """Print the closing lines only."""
 
-
-BudgetKind = Literal["steps", "samples", "tokens", "seconds"]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Budget:
-    """A parsed `--budget`."""
-
-    kind: BudgetKind
-    amount: float
-
-    @staticmethod
-    def parse(text: str) -> "Budget":
-        """Read `kind=N`.
+    @property
+    def limit(self) -> Budget:
+        """The budget, read.
 
         Raises:
-            UserError: unknown kind, or an amount that is not positive (steps may be 0: evaluate only).
+            UserError: it reads otherwise than kind=N.
         """
-        kind, _, amount = text.partition("=")
-        kinds: dict[str, BudgetKind] = {
-            "steps": "steps",
-            "samples": "samples",
-            "tokens": "tokens",
-            "seconds": "seconds",
-        }
-        if kind not in kinds or not amount.replace(".", "", 1).isdigit():
-            raise UserError(f"--budget {text}: expected steps=N, samples=N, tokens=N or seconds=N")
-        return Budget(kind=kinds[kind], amount=float(amount))
-
-    def fraction(self, *, steps: float, samples: float, tokens: float, seconds: float) -> float:
-        """Share of the budget that is used up, 1 or more when the run must end."""
-        used = {"steps": steps, "samples": samples, "tokens": tokens, "seconds": seconds}[self.kind]
-        return used / self.amount if self.amount else 1.0
+        return Budget.parse(self.budget)
 
 
 SOURCES: dict[str, Source] = {"procedural": "procedural", "path": "path", "hub": "hub"}

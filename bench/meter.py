@@ -5,14 +5,13 @@ import time
 from collections.abc import Generator, Iterable
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Protocol
 
 import psutil
 import torch
 from torch import Tensor
 
-Phase = Literal["load", "rollout", "score", "reward_model", "logprobs", "update", "sync", "evaluate"]
-GIB = 2**30
+from bench.ground.words import GIB, Phase
 
 
 class Driver(Protocol):

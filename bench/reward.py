@@ -7,8 +7,8 @@ from typing import Protocol
 from torch import Tensor
 
 from bench.config import RewardModelConfig
+from bench.models.shape import ModelShape
 from bench.rollout import Rollout
-from bench.shape import ModelShape
 
 Conversation = tuple[str, str]  # the user's message, the completion
 

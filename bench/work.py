@@ -3,21 +3,17 @@
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
 
 import torch
 
 from algorithms.core import Algorithm
-from bench import flops
 from bench.config import RunConfig
-from bench.meter import GIB, Phase
+from bench.ground.words import GIB, Phase
+from bench.models import flops
+from bench.models.shape import ModelShape
 from bench.ranks import Ranks
 from bench.reward import RewardEngine
 from bench.rollout import Rollout
-from bench.shape import ModelShape
-
-if TYPE_CHECKING:
-    from bench.run import Parts
 
 
 class Work:
@@ -58,14 +54,14 @@ class Work:
             update += config.critic.num_epochs * critic.both
         return {"rollout": rollout, "logprobs": logprobs, "update": update, **scoring}
 
-    def _passes(self, kept: Sequence[Rollout], config: RunConfig, head: int | None) -> "Passes":
+    def _passes(self, kept: Sequence[Rollout], config: RunConfig, head: int | None) -> "Operations":
         assert self.shape is not None
         prompts, completions = lengths(kept)
         forward = flops.forward_flops(self.shape, prompts, completions, head=head)
         backward = flops.backward_flops(self.shape, prompts, completions, head=head)
         if config.engine.gradient_checkpointing:
             backward += flops.recompute_flops(self.shape, prompts, completions)
-        return Passes(forward=forward, both=forward + backward)
+        return Operations(forward=forward, both=forward + backward)
 
     def rates(
         self, measured: dict[str, float], generated: int, trained: int, work: dict[Phase, int]
@@ -81,30 +77,33 @@ class Work:
             rates["perf/mfu"] = sum(work.values()) / measured["time/step_s"] / self.peak_per_s
         return rates
 
-    def memory(self, parts: "Parts", measured: dict[str, float]) -> dict[str, Any]:
-        """`memory/<role>_gib` from storages, their sum, and what of the update's peak they do not explain."""
-        held_here = parts.trainer.memory() | {"kv_cache": parts.rollout.cache_bytes}
-        if parts.rollout.weights_bytes:
-            held_here["rollout_weights"] = parts.rollout.weights_bytes
-        if parts.reward is not None:
-            held_here["reward_model"] = parts.reward.memory()
-        roles = parts.ranks.largest(held_here)
-        held = sum(size for role, size in roles.items() if not role.endswith("_host")) / GIB
-        row: dict[str, Any] = {f"memory/{role}_gib": size / GIB for role, size in roles.items()}
-        row["memory/roles_gib"] = held
-        if "memory/peak_gib/update" in measured:
-            sampler = parts.rollout
-            explained = held - (sampler.weights_bytes + sampler.cache_bytes - sampler.resting_bytes) / GIB
-            row["memory/unexplained_gib"] = measured["memory/peak_gib/update"] - explained
-        return row
-
 
 @dataclass(frozen=True, kw_only=True)
-class Passes:
+class Operations:
     """Operations over one step's rows."""
 
     forward: int
     both: int  # forward and backward
+
+
+@dataclass(frozen=True, kw_only=True)
+class Held:
+    """Bytes that a step's engines hold, on this rank."""
+
+    roles: Mapping[str, int]
+    asleep: int
+    """Of these, what the sampler gives back while the trainer works."""
+
+
+def memory_row(held: Held, measured: Mapping[str, float], ranks: Ranks) -> dict[str, float]:
+    """`memory/<role>_gib` from storages, their sum, and what of the update's peak they do not explain."""
+    roles = ranks.largest(dict(held.roles))
+    together = sum(size for role, size in roles.items() if not role.endswith("_host")) / GIB
+    row = {f"memory/{role}_gib": size / GIB for role, size in roles.items()}
+    row["memory/roles_gib"] = together
+    if "memory/peak_gib/update" in measured:
+        row["memory/unexplained_gib"] = measured["memory/peak_gib/update"] - (together - held.asleep / GIB)
+    return row
 
 
 def scoring_work(engine: RewardEngine | None, ranks: Ranks) -> dict[Phase, int]:

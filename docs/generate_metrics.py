@@ -3,7 +3,7 @@
 from itertools import groupby
 from pathlib import Path
 
-from bench.metric_reference import METRICS
+from bench.ground.metric_reference import METRICS
 
 HEAD = """\
 # Metrics

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pandas as pd
 
+from bench.ground.words import GIB
+from bench.machine.presets import load, preset_names
 from bench.planner import tables
 from bench.planner.job import Job, Setting, Workload
-from bench.planner.memory import GIB
 from bench.planner.methods import method
-from bench.planner.models import resolve
 from bench.planner.search import Plan, Remedy, cheapest, describe, remedies
-from bench.presets import load, preset_names
+from bench.planner.sizes import resolve
 
 MODELS = ("7b", "67b", "671b")
 ALGOS = ("ppo", "grpo")

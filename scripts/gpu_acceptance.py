@@ -25,19 +25,19 @@ from algorithms import ops
 from algorithms.core import Algorithm
 from algorithms.grpo import GRPO
 from algorithms.ppo import PPO
-from bench import lora
 from bench.batch import micro_batches, pad_columns, sequences
-from bench.config import LoraConfig, RewardModelConfig, UserError
+from bench.config import LoraConfig, RewardModelConfig
 from bench.engines.reward import ClassifierReward
-from bench.meter import GIB
-from bench.models import pick_device
+from bench.ground.errors import UserError
+from bench.ground.words import GIB
+from bench.loop import Parts
+from bench.machine.presets import load
+from bench.models.load import lora, pick_device
+from bench.models.shape import ModelShape
 from bench.planner.job import Job, Setting, Workload
 from bench.planner.memory import memory
 from bench.planner.methods import of_algorithm
-from bench.presets import load
 from bench.rollout import Rollout, generate, score
-from bench.run import Parts
-from bench.shape import ModelShape
 from scripts.loop import parts_of, settings, steps
 from scripts.parts import Figures, Part, run
 from scripts.random_models import Bench

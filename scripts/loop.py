@@ -6,13 +6,13 @@ from typing import Any
 from transformers import PreTrainedModel
 
 from algorithms.core import Algorithm
-from bench import lora
 from bench.config import CriticConfig, EngineConfig, OptimizerConfig, RunConfig, Sampling
 from bench.engines.hf import HFRollout
 from bench.engines.torch_train import TorchEngine
+from bench.loop import Parts, at_start, one_step
 from bench.meter import Meter
-from bench.run import Parts, at_start, one_step
-from bench.shape import ModelShape
+from bench.models import lora
+from bench.models.shape import ModelShape
 from bench.work import Work, measured_peak
 from scripts.parts import Figures
 from scripts.random_models import Bench, Parity

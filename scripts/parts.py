@@ -12,8 +12,8 @@ from typing import Any
 
 import torch
 
-from bench.provenance import provenance
-from bench.record import finite
+from bench.machine.provenance import provenance
+from bench.session.record import finite
 from scripts.random_models import Bench
 
 Figures = dict[str, Any]

@@ -14,7 +14,7 @@ from transformers import (
     Qwen2ForSequenceClassification,
 )
 
-from bench.planner.models import ALIASES, TABLE
+from bench.planner.sizes import ALIASES, TABLE
 from tasks.core import Problem, Score, Split
 
 NUM_PROBLEMS = 64

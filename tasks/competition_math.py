@@ -12,9 +12,10 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from tasks import answers, competition_rows, latex, workers
+from tasks import answers, latex, workers
 from tasks.core import DataError, Problem, Score, Split
 from tasks.dataset import SIZES, DataTask, Hub, Item, Template, split_rows
+from tasks.procedural import competition as competition_rows
 from tasks.sources import Row, text_field
 
 

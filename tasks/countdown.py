@@ -11,9 +11,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from tasks import answers, arithmetic, countdown_rows
+from tasks import answers, arithmetic
 from tasks.core import DataError, Problem, Score, Split
 from tasks.dataset import SIZES, DataTask, Hub, Item, Template, split_rows
+from tasks.procedural import countdown as countdown_rows
 from tasks.sources import Row
 
 _HUB = "Jiayi-Pan/Countdown-Tasks-3to4"  # has one split; TinyZero's cut of it

@@ -12,11 +12,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from tasks import answers, numerals, word_problems
+from tasks import answers, numerals
 from tasks.core import DataError, Problem, Score, Split
 from tasks.dataset import DataTask, Hub, Item, Template
+from tasks.procedural import word_problems
+from tasks.procedural.story import Difficulty
 from tasks.sources import Row, text_field
-from tasks.story import Difficulty
 
 
 @dataclass(frozen=True, kw_only=True)

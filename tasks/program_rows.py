@@ -6,9 +6,10 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Literal
 
-from tasks import functions, sources
+from tasks import sources
 from tasks.core import DataError, Problem, Split
 from tasks.dataset import PLAIN, Item, Template
+from tasks.procedural import functions
 from tasks.programs import reference
 from tasks.sandbox import Asserts, Check
 from tasks.sources import Row, Rows, text_field
@@ -99,7 +100,7 @@ def mbpp(row: Row, place: str) -> Item:
 
 
 def small_function(row: Row, place: str) -> Item:
-    """A row of `tasks.functions`: the sentence says all, and no test is shown."""
+    """A row of `tasks.procedural.functions`: the sentence says all, and no test is shown."""
     tests = Asserts(asserts=row["test_list"])
     meta = {"kind": row["kind"], "steps": row["steps"]}
     return Item(question=text_field(row, place, "text"), gold=reference(tests, row["code"]), meta=meta)

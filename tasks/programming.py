@@ -1,7 +1,7 @@
 """Code: write a function, judged by tests that it cannot reach (docs/sandbox.md).
 
 Three collections of problems: small functions made from a seed, MBPP (training and evaluation), HumanEval
-(evaluation). What a row looks like: `tasks/program_rows.py`, `tasks/functions.py`.
+(evaluation). What a row looks like: `tasks/program_rows.py`, `tasks/procedural/functions.py`.
 """
 
 import os

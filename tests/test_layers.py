@@ -2,12 +2,16 @@
 
 import ast
 import inspect
-from collections.abc import Iterator
+import re
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+import grimp
 import pytest
 
 from algorithms import ALGORITHMS
+from bench.cli import COMMANDS
 
 ROOT = Path(__file__).parents[1]
 GENERATION = ("transformers.generation", "transformers.cache_utils")
@@ -43,3 +47,51 @@ def test_a_method_is_one_short_file(cls: type) -> None:
     path = inspect.getsourcefile(cls)
     assert path is not None
     assert len(Path(path).read_text().splitlines()) <= MAX_LINES
+
+
+def strongly_connected(edges: Mapping[str, set[str]]) -> list[set[str]]:
+    """Groups of nodes that can all reach one another."""
+    reached: dict[str, set[str]] = {}
+    for start in edges:
+        seen, waiting = set[str](), [start]
+        while waiting:
+            new = edges.get(waiting.pop(), set()) - seen
+            seen |= new
+            waiting += new
+        reached[start] = seen
+    return [{b for b in reached[a] if a in reached[b]} for a in edges if a in reached[a]]
+
+
+@pytest.mark.parametrize("depth", [2, 9], ids=["rooms", "modules"])
+def test_there_is_no_circle_of_imports_for_types_alone_included(depth: int) -> None:
+    graph = grimp.build_graph("bench", "algorithms", "tasks", exclude_type_checking_imports=False)
+    edges: defaultdict[str, set[str]] = defaultdict(set)
+    for module in graph.modules:
+        for other in graph.find_modules_directly_imported_by(module):
+            a, b = (".".join(name.split(".")[:depth]) for name in (module, other))
+            if a != b:
+                edges[a].add(b)
+    assert "bench.loop" in edges  # so that the test can see
+    assert not strongly_connected(edges)
+
+
+@pytest.mark.parametrize("command", [name for name in COMMANDS if name != "list"])
+def test_a_command_is_where_its_name_says(command: str) -> None:
+    """In a module or in a folder of that name; `list` prints what others hold, at the door."""
+    places = [p for p in (ROOT / "bench").rglob("*") if p.stem == command and (p.suffix == ".py" or p.is_dir())]
+    assert places, f"no module and no folder is called {command}"
+
+
+def test_the_readme_says_where_things_are() -> None:
+    """In at most twelve rows, all of which name what exists; every folder of the code is named."""
+    text = (ROOT / "README.md").read_text().partition("## Where things are")[2].partition("\n## ")[0]
+    rows = [line for line in text.splitlines() if line.startswith("| `")]
+    assert len(rows) <= 12
+    named = {name for row in rows for name in re.findall(r"`([\w/]+/)`", row.split("|")[1])}
+    assert all((ROOT / name).is_dir() for name in named)
+    rooms = {f"bench/{path.parent.name}/" for path in (ROOT / "bench").glob("*/__init__.py")}
+    assert rooms <= named, rooms - named
+    for row in rows:
+        folder = re.findall(r"`([\w/]+/)`", row.split("|")[1])[0]
+        for file in re.findall(r"`(\w+\.py)`", row):
+            assert list((ROOT / folder).rglob(file)), f"{folder}: {file}"

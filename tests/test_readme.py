@@ -12,7 +12,7 @@ import tyro
 
 from bench.cli import main
 from bench.config import ASSETS
-from bench.plugins import find_algorithm, find_task
+from bench.settings.plugins import find_algorithm, find_task
 from docs.generate_readme import filled, keep
 from tasks.core import SPLITS
 

@@ -6,9 +6,10 @@ from typing import Any
 import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from bench.config import EngineConfig, RunConfig, UserError
-from bench.lora import is_adapted, prepare, weights_at
-from bench.models import require
+from bench.config import EngineConfig, RunConfig
+from bench.ground.errors import UserError
+from bench.models.load import require
+from bench.models.lora import is_adapted, prepare, weights_at
 from bench.ranks import Ranks
 from bench.reward import RewardEngine
 from bench.rollout import RolloutEngine

@@ -25,7 +25,7 @@ from bench.engines import zero_memory
 from bench.engines.modules import Scorer
 from bench.engines.passes import Passes
 from bench.meter import Clock, storage_bytes
-from bench.models import named_weights
+from bench.models.load import named_weights
 from bench.ranks import Ranks
 from bench.trainer import Role
 

@@ -14,7 +14,7 @@ from transformers.cache_utils import DynamicLayer
 from bench.config import EngineConfig, Sampling
 from bench.engines.decoding import Decoding, draw
 from bench.meter import storage_bytes
-from bench.models import autocast, encode, eos_ids
+from bench.models.load import autocast, encode, eos_ids
 from bench.rollout import Completion
 
 

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from bench.batch import Padded
-from bench.models import output_layer
+from bench.models.load import output_layer
 
 
 class Critic(nn.Module):

@@ -8,7 +8,7 @@ from typing import Any
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
-from bench.lora import adapter_parameters, changes_nothing, is_adapted, switch
+from bench.models.lora import adapter_parameters, changes_nothing, is_adapted, switch
 
 
 def tensors_of(module: nn.Module) -> Iterator[Tensor]:

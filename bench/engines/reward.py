@@ -13,12 +13,12 @@ from transformers import (
     PreTrainedTokenizerBase,
 )
 
-from bench.config import UserError
 from bench.engines.reference import tensors_of
+from bench.ground.errors import UserError
 from bench.meter import storage_bytes
-from bench.models import autocast, drop_dropout
+from bench.models.load import autocast, drop_dropout
+from bench.models.shape import countable
 from bench.reward import Conversation
-from bench.shape import countable
 
 
 class ClassifierReward:

@@ -9,11 +9,10 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from algorithms.core import Need
-from bench import lora
 from bench.config import CriticConfig, EngineConfig, OptimizerConfig
 from bench.engines.passes import Passes
 from bench.meter import storage_bytes
-from bench.models import weights_for
+from bench.models.load import lora, weights_for
 from bench.trainer import Role
 
 

@@ -11,11 +11,12 @@ from safetensors.torch import save_file
 from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from bench.config import EngineConfig, Sampling, UserError
+from bench.config import EngineConfig, Sampling
 from bench.engines.process import Remote
 from bench.engines.vllm_host import Drawn, Host, Setup
-from bench.meter import GIB
-from bench.models import encode, eos_ids
+from bench.ground.errors import UserError
+from bench.ground.words import GIB
+from bench.models.load import encode, eos_ids
 from bench.rollout import Completion, EngineError
 
 SHARED_MEMORY = Path("/dev/shm")

@@ -13,7 +13,8 @@ import psutil
 from torch import Tensor, nn
 
 from bench.config import EngineConfig, Sampling
-from bench.meter import GIB, storage_bytes
+from bench.ground.words import GIB
+from bench.meter import storage_bytes
 
 EXTENSION = f"{__name__}.Weights"
 
@@ -159,7 +160,7 @@ def cpu_cache_bytes(setup: Setup) -> int:
     """Room for a full batch of the longest sequences, within the share of memory that it may take."""
     from transformers import AutoConfig
 
-    from bench.shape import ModelShape
+    from bench.models.shape import ModelShape
 
     share = int(psutil.virtual_memory().total * setup.engine.rollout_memory)
     try:

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from bench.config import UserError
 from bench.gate.verdict import Finding, Status
+from bench.ground.errors import UserError
 from bench.report.groups import figures
 from bench.report.records import find_runs, load
 from bench.stats import MIN_T, POCOCK, Difference, estimate, paired, unpaired

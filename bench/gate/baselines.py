@@ -5,11 +5,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from bench.config import UserError
 from bench.gate.accuracy import Results
 from bench.gate.verdict import signed
-from bench.provenance import commit
-from bench.record import read_json, write_json
+from bench.ground.errors import UserError
+from bench.ground.files import read_json, write_json
+from bench.machine.provenance import commit
 from bench.stats import Estimate, estimate
 
 

@@ -22,9 +22,9 @@ from bench.config import CriticConfig, EngineConfig, EvalConfig, OptimizerConfig
 from bench.engines.torch_train import TorchEngine
 from bench.gate.formulas import formulas
 from bench.gate.stored import BUDGET, StoredRollouts, StoredTask, stored_model
+from bench.ground.tree import plain
+from bench.loop import LOOP_VERSION, Parts, at_start, train
 from bench.meter import Meter
-from bench.record import plain
-from bench.run import LOOP_VERSION, Parts, at_start, train
 from bench.trainer import Role
 from bench.work import Work
 

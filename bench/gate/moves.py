@@ -14,10 +14,10 @@ import torch
 import transformers
 
 from algorithms.core import Algorithm
-from bench.config import UserError
 from bench.gate.golden import Numbers, close, measure, version
 from bench.gate.verdict import Finding, signed
-from bench.record import read_json, write_json
+from bench.ground.errors import UserError
+from bench.ground.files import read_json, write_json
 
 SHIPPED = Path(__file__).parent / "goldens"
 GROUPS = {
@@ -128,7 +128,7 @@ def move_golden(name: str, algorithm: type[Algorithm], path: Path, reason: str) 
     if key in entries and moves:
         raise UserError(
             f"{name} {key} gives other numbers ({moves[0]}): first raise {algorithm.__name__}.formula_version, "
-            "or LOOP_VERSION in bench/run.py where the loop itself changed"
+            "or LOOP_VERSION in bench/loop.py where the loop itself changed"
         )
     additions = [Move(name=n, old=None, new=value) for n, value in new.items() if n not in last]
     if key in entries and not additions:

@@ -4,13 +4,13 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-from bench.launch import Launcher, lock, split
-from bench.study import plan, read
+from bench.study.launch import Launcher, lock, split
+from bench.study.schedule import read, schedule
 
 
 def main(file: str, folder: Path, count: int, jobs: int) -> None:
     """Run what is missing of COUNT seeds; each run's own records say what became of it."""
-    planned = plan(replace(read(file), seeds=count), folder / "runs")
+    planned = schedule(replace(read(file), seeds=count), folder / "runs")
     with lock(folder) as held:
         Launcher(folder, held, jobs, lambda line: print(line, flush=True)).run(split(planned, folder / "runs")[1])
 

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterable, Mapping
 
-from bench.config import UserError
+from bench.ground.errors import UserError
 
 Tolerances = Mapping[str, float]
 # peaks hold what the allocator keeps beside the tensors: two processes of one code were seen to differ by 7%

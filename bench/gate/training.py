@@ -10,11 +10,11 @@ from typing import Protocol
 
 import tomli_w
 
-from bench.config import UserError
 from bench.gate.accuracy import Results, judge_accuracy, level_of, read_runs, told
 from bench.gate.verdict import Finding
-from bench.launch import last_line
-from bench.settings import Tree
+from bench.ground.errors import UserError
+from bench.ground.tree import Tree
+from bench.study.launch import last_line
 
 Say = Callable[[str], None]
 
@@ -72,7 +72,7 @@ def with_missing(results: Results, seeds: Iterable[int]) -> Results:
 
 
 def write_study(path: Path, subject: str, task: str, model: str, settings: Tree) -> Path:
-    """A study of one arm, as `bench.study` reads it."""
+    """A study of one arm, as `bench.study.schedule` reads it."""
     path.parent.mkdir(parents=True, exist_ok=True)
     tree = {"tasks": [task], "models": [model], "settings": settings, "arms": {subject: {"algo_name": subject}}}
     path.write_text(tomli_w.dumps(tree))

@@ -6,7 +6,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
-from bench.config import UserError
+from bench.ground.errors import UserError
 
 
 @contextmanager

@@ -17,11 +17,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, TextIO
 
-from bench.loaded import Loaded
-from bench.meter import CpuDriver, Meter, Phase
-from bench.resolve import resolve
-from bench.run import Parts, State, at_start, one_step
-from bench.settings import Chosen, parse
+from bench.ground.words import Phase
+from bench.loop import Parts, State, at_start, one_step
+from bench.meter import CpuDriver, Meter
+from bench.session.loaded import Loaded
+from bench.settings.flags import Chosen, parse
+from bench.settings.resolve import resolve
 
 Cost = dict[str, Any]
 TICK = 1e-6  # seconds: a phase that did nothing but wait still took some

@@ -24,7 +24,7 @@ import torch
 import transformers
 from transformers import GenerationConfig, LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
-from bench.config import UserError
+from bench.ground.errors import UserError
 from bench.pipeline.demonstrations import Family
 from bench.pipeline.families import FAMILIES
 from bench.pipeline.pretrain import train

@@ -18,7 +18,7 @@ from torch.nn.utils.rnn import pad_sequence
 from transformers import AutoModelForSequenceClassification, PreTrainedModel, PreTrainedTokenizerBase
 
 from bench.engines.reward import ClassifierReward, encode
-from bench.models import drop_dropout, load_tokenizer
+from bench.models.load import drop_dropout, load_tokenizer
 from bench.rollout import Rollout, generator
 
 HEAD_STD = 0.02  # of the new head's initial weights

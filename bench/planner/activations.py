@@ -4,8 +4,8 @@ Of the transformers implementation with fused attention and no mask, on the torc
 arithmetic by autocast) and on 16-bit weights. arXiv:2205.05198 counts the same for unfused attention.
 """
 
+from bench.models.shape import ModelShape
 from bench.planner.job import BYTES, Job
-from bench.shape import ModelShape
 
 
 def saved_bytes(job: Job, tokens: int, outputs: int) -> tuple[float, str]:

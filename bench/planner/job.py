@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from math import ceil
 from typing import Literal
 
-from bench.presets import Dtype, Preset
-from bench.shape import ModelShape
+from bench.machine.presets import Dtype, Preset
+from bench.models.shape import ModelShape
 
 Offload = Literal["none", "optimizer", "params"]
 OptimizerName = Literal["adamw", "adamw8bit", "sgd"]

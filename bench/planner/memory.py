@@ -13,11 +13,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal, get_args
 
+from bench.ground.words import GIB
+from bench.models.shape import ModelShape
 from bench.planner.activations import inner_width, recomputed_bytes, saved_bytes
 from bench.planner.job import BYTES, Job, OptimizerName
-from bench.shape import ModelShape
 
-GIB = 2**30
 Phase = Literal["rollout", "score", "logprobs", "update_critic", "update_policy"]
 Role = Literal[
     "policy", "critic", "reference", "reward_model", "gradients", "optimizer", "gathered", "activations",

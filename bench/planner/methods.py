@@ -43,7 +43,8 @@ def of_algorithm(name: str, algorithm: Algorithm, critic_epochs: int = 1) -> Met
 
 def budget_samples(text: str, job: Job, samples_per_s: float | None) -> float | None:
     """Samples that `--budget` amounts to; None where seconds cannot be turned into samples."""
-    from bench.config import Budget, UserError
+    from bench.ground.budget import Budget
+    from bench.ground.errors import UserError
 
     try:
         budget = Budget.parse(text)

@@ -19,11 +19,12 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
+from bench.ground.words import GIB
+from bench.machine.presets import NETWORK_GB_PER_S, Preset
 from bench.planner.job import Job
-from bench.planner.memory import GIB, ROLES
-from bench.planner.models import ALIASES, resolve
+from bench.planner.memory import ROLES
 from bench.planner.search import Feasible, Plan, cheapest, evaluate, feasibility
-from bench.presets import NETWORK_GB_PER_S, Preset
+from bench.planner.sizes import ALIASES, resolve
 
 SIZES = [name for name in ALIASES if name[0].isdigit()]
 COUNTS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)

@@ -5,10 +5,11 @@ from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any, Literal, get_args
 
+from bench.ground.words import GIB
+from bench.machine.presets import NETWORK_GB_PER_S, Efficiency, Preset, devices
 from bench.planner.job import Job, Offload, Setting
-from bench.planner.memory import GIB, Memory, fits, memory
+from bench.planner.memory import Memory, fits, memory
 from bench.planner.step_time import step_seconds
-from bench.presets import NETWORK_GB_PER_S, Efficiency, Preset, devices
 
 Feasible = Literal["no", "LoRA", "off-load", "fits"]
 MAX_ROWS = 64  # of a micro-batch: more changes nothing but memory

@@ -6,21 +6,19 @@ import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pandas as pd
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from bench.ground.words import GIB
 from bench.planner import tables
+from bench.planner.config import PlanConfig
 from bench.planner.job import BYTES, Job
-from bench.planner.memory import GIB, weights_only
+from bench.planner.memory import weights_only
 from bench.planner.methods import budget_samples
 from bench.planner.search import Plan, cheapest, describe, evaluate, remedies
-
-if TYPE_CHECKING:
-    from bench.plan import PlanConfig
 
 WIDE = 160  # columns of a table that goes to a file or a pipe
 

@@ -14,10 +14,10 @@ Phases follow one another: nothing here overlaps generation with training.
 from dataclasses import dataclass
 from math import ceil, log2
 
-from bench import flops
+from bench.machine.presets import Preset
+from bench.models import flops
+from bench.models.shape import ModelShape
 from bench.planner.job import BYTES, Job
-from bench.presets import Preset
-from bench.shape import ModelShape
 
 REDUCTION_S = 10e-6  # latency of one all-reduce inside a node
 HOST_SLOWDOWN = 20  # a host's memory against a GPU's, for the optimizer's own traffic: our estimate

@@ -4,8 +4,9 @@ from collections.abc import Sequence
 
 import pandas as pd
 
+from bench.ground.words import GIB
 from bench.planner.job import Job
-from bench.planner.memory import GIB, PHASES, ROLES, Memory, terms
+from bench.planner.memory import PHASES, ROLES, Memory, terms
 from bench.planner.search import Plan, describe, largest_micro_batch
 
 NONE = "-"

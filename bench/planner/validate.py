@@ -11,13 +11,15 @@ from typing import Any
 import pandas as pd
 from rich.console import Console
 
+from bench.ground.files import read_rows
+from bench.ground.words import GIB
+from bench.machine.presets import Preset, devices, load
 from bench.planner import tables
 from bench.planner.job import Job, Method, Setting, Workload, offload_of
-from bench.planner.memory import GIB, Memory, Role, memory
+from bench.planner.memory import Memory, Role, memory
 from bench.planner.methods import of_algorithm
-from bench.planner.models import resolve
+from bench.planner.sizes import resolve
 from bench.planner.step_time import step_seconds
-from bench.presets import Preset, devices, load
 
 ROLES: tuple[Role, ...] = (
     "policy", "critic", "reference", "reward_model", "gradients", "optimizer", "activations", "kv_cache",
@@ -26,7 +28,6 @@ Tree = dict[str, Any]
 Steps = list[Tree]
 MEASURED_PHASES = ("rollout", "logprobs", "update")
 LENGTHS = ("prompt/length_max", "completion/length_max")
-TIMES = ("rollout", "logprobs", "update")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,7 +97,7 @@ def compare(run: Path) -> list[Comparison]:
     for phase in MEASURED_PHASES:
         rows.append(_gib(label, f"peak of {phase}", _peak(phase, held, rolled), _measured_peak(phase, steps)))
     seconds = step_seconds(job) or {}
-    for phase in TIMES:
+    for phase in MEASURED_PHASES:
         times = [row[f"time/{phase}_s"] for row in steps if f"time/{phase}_s" in row]
         measured = median(times) if times else None
         rows.append(Comparison(run=label, what=f"{phase} time", unit="s", predicted=seconds[phase], measured=measured))
@@ -238,10 +239,10 @@ def _records(run: Path) -> tuple[Tree, Tree, Steps]:
 
 
 def _rows(path: Path) -> Steps:
-    """The steps so far; a run that was killed may end in a torn line."""
+    """The steps so far."""
     if not path.is_file():
         raise ValueError(f"{path.parent}: not a run directory: {path.name} cannot be read")
-    rows: Steps = [json.loads(line) for line in path.read_text().splitlines(keepends=True) if line.endswith("\n")]
+    rows: Steps = read_rows(path)
     if not rows:
         raise ValueError(f"{path.parent}: {path.name} has no rows yet")
     if missing := [name for name in LENGTHS if name not in rows[0]]:

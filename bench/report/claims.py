@@ -6,6 +6,7 @@ from typing import Literal
 
 import numpy as np
 
+from bench.ground.words import MODELS
 from bench.report.efficiency import curves, horizon_of
 from bench.report.groups import Arm, Setting, differ
 from bench.report.health import broken
@@ -14,7 +15,6 @@ from bench.report.tables import Row, Table, percent, points, quantity, text
 from bench.stats import MIN_T, Difference, Estimate, mean_height
 
 Verdict = Literal["supported", "not supported", "not measured here"]
-MODELS = ("policy", "reference", "critic", "reward_model")
 Finding = tuple[str, Verdict]
 UNMEASURED: Finding = ("", "not measured here")
 

@@ -1,11 +1,9 @@
 """Figures of cost: memory by role, time by phase, accuracy against cost."""
 
-from bench.report.costs import ROLES
+from bench.ground.words import ROLES, STEP_PHASES
 from bench.report.figures import Drawn, counted_axis, legend, looks, new, sizes, stacked
 from bench.report.groups import Arm, Setting
 from bench.report.records import Records
-
-PHASES = ("rollout", "score", "logprobs", "update", "sync")
 
 
 def memory_by_role(setting: Setting, records: Records) -> Drawn | None:
@@ -30,7 +28,7 @@ def memory_by_role(setting: Setting, records: Records) -> Drawn | None:
 def step_time(setting: Setting, records: Records) -> Drawn | None:
     """Seconds of a step by phase."""
     del records
-    parts = {phase: [_mean(arm, f"mean:time/{phase}_s") for arm in setting.arms] for phase in PHASES}
+    parts = {phase: [_mean(arm, f"mean:time/{phase}_s") for arm in setting.arms] for phase in STEP_PHASES}
     known = {phase: part for phase, part in parts.items() if any(part)}
     if not known:
         return None

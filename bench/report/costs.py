@@ -2,20 +2,9 @@
 
 from collections.abc import Sequence
 
+from bench.ground.words import ROLES
 from bench.report.groups import Setting
 from bench.report.tables import Row, Table, number, quantity, text
-
-ROLES = (
-    "policy",
-    "reference",
-    "critic",
-    "reward_model",
-    "gradients",
-    "optimizer",
-    "activations",
-    "rollout_weights",
-    "kv_cache",
-)
 
 
 def cost(settings: Sequence[Setting]) -> Table:

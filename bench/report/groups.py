@@ -7,6 +7,8 @@ from typing import Any, cast
 
 import numpy as np
 
+from bench.ground.tree import flatten
+from bench.ground.words import COUNTERS, FLOPS, LASTING
 from bench.report.records import Frame, Records
 from bench.stats import Difference, Estimate, estimate, paired, unpaired
 
@@ -19,17 +21,6 @@ AXES = {
     "flops": ("cost/flops", "estimated FLOPs"),
 }
 NAMING = ("task.", "eval.", "sampling.max_new_tokens")  # settings that may tell two comparisons apart
-LAST = (
-    "data/prompts",
-    "data/samples_generated",
-    "data/samples_trained",
-    "data/tokens_generated",
-    "data/tokens_trained",
-    "data/updates",
-    "cost/flops",
-    "cost/device_s",
-)
-TRAINED = ("policy", "reference", "critic", "reward_model", "gradients", "optimizer")  # roles that last over a step
 MAXIMA = ("actor/kl", "actor/kl_max", "actor/grad_norm", "actor/grad_norm_max", "rollout/mismatch_kl")
 Floats = np.ndarray[Any, np.dtype[np.float64]]
 
@@ -123,17 +114,6 @@ def _labels(frames: Iterable[Frame]) -> list[str]:
     return labels
 
 
-def flatten(tree: dict[str, Any], prefix: str = "") -> dict[str, str]:
-    """`{"algo": {"kl_coef": 0}}` -> `{"algo.kl_coef": "0"}`."""
-    flat: dict[str, str] = {}
-    for key, value in tree.items():
-        if isinstance(value, dict):
-            flat |= flatten(cast(dict[str, Any], value), f"{prefix}{key}.")
-        else:
-            flat[f"{prefix}{key}"] = value if isinstance(value, str) else json.dumps(value)
-    return flat
-
-
 def figures(records: Records) -> Frame:
     """`records.runs` with one column for each figure of the whole run."""
     runs = records.runs.set_index("path")
@@ -180,12 +160,12 @@ def _from_steps(steps: Frame) -> Frame:
         for c in steps
         if c.startswith(("time/", "perf/", "verifier/", "completion/", "memory/", "reward/", "actor/adv"))
     ]
-    out = by_run[has(LAST)].last().join(by_run[means].mean().add_prefix("mean:"))
+    out = by_run[has([*COUNTERS, FLOPS])].last().join(by_run[means].mean().add_prefix("mean:"))
     out = out.join(by_run[has(MAXIMA)].max().add_prefix("max:"))
     peaks = [c for c in steps if c.startswith("memory/")]
     out = out.join(by_run[peaks].max().add_prefix("max:"))
     out["num_steps"] = by_run["step"].max()
-    held = has([f"memory/{role}_gib" for role in TRAINED])
+    held = has([f"memory/{role}_gib" for role in LASTING])
     out["trained_gib"] = out[[f"max:{name}" for name in held]].sum(axis=1, min_count=1)
     for name in has(("actor/entropy", "completion/length_mean", "critic/explained_variance")):
         out[f"first:{name}"], out[f"last:{name}"] = by_run[name].first(), by_run[name].last()

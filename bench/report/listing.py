@@ -5,7 +5,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, cast
 
-from bench.report.groups import Arm, Setting, flatten
+from bench.ground.tree import flatten
+from bench.report.groups import Arm, Setting
 from bench.report.records import Frame
 from bench.report.tables import Cell, Row, Table, number, percent, text
 

@@ -3,8 +3,9 @@
 import numpy as np
 import seaborn as sns
 
+from bench.ground.tree import flatten
 from bench.report.figures import Drawn, looks, new, sizes
-from bench.report.groups import Arm, Setting, differ, flatten
+from bench.report.groups import Arm, Setting, differ
 from bench.report.records import Records, pd
 from bench.report.results import pairs
 

@@ -12,6 +12,8 @@ import pyarrow.compute
 import pyarrow.json as arrow_json
 import pyarrow.parquet as pq
 
+from bench.ground.files import whole_rows
+
 FILES = (
     "config.json",
     "provenance.json",
@@ -167,9 +169,7 @@ def _json(path: Path) -> Json:
 
 
 def _jsonl(path: Path) -> ArrowTable:
-    """All whole rows. A run that was killed may leave a torn last line, which is dropped."""
-    data = path.read_bytes() if path.exists() else b""
-    data = data[: data.rfind(b"\n") + 1]
+    data = whole_rows(path)
     if not data.strip():
         return pa.table({})
     return arrow_json.read_json(pa.BufferReader(data))

@@ -8,7 +8,7 @@ from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausa
 from bench.batch import Sequences
 from bench.config import ASSETS, CriticConfig, EngineConfig, OptimizerConfig
 from bench.engines.torch_train import TorchEngine
-from bench.models import drop_dropout, load_tokenizer
+from bench.models.load import drop_dropout, load_tokenizer
 from bench.rollout import Completion, Rollout
 from tasks.core import Problem, Score
 

@@ -13,7 +13,7 @@ from bench.cli import main
 from bench.config import ASSETS, EngineConfig, EvalConfig
 from bench.engines.hf import HFRollout
 from bench.evaluate import interval, judge, maj_at_k, pass_at_k, summarise
-from bench.models import load_model, load_tokenizer
+from bench.models.load import load_model, load_tokenizer
 from tasks import TASKS
 from tasks.core import Problem, Score, Split
 from tests.bench.support import rollout

@@ -5,7 +5,8 @@ import time
 
 import torch
 
-from bench.meter import GIB, Meter, storage_bytes
+from bench.ground.words import GIB
+from bench.meter import Meter, storage_bytes
 from bench.work import measured_peak
 from tests.bench.support import engine, ragged, tiny_llama
 

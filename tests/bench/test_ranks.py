@@ -1,4 +1,4 @@
-"""How work is shared out over ranks. What real processes make of it: tests/engines/test_deepspeed.py."""
+"""How work is shared out over ranks. What real processes make of it: tests/bench/engines/test_deepspeed.py."""
 
 import importlib.util
 from pathlib import Path

@@ -19,8 +19,8 @@ from bench.engines.hf import HFRollout
 from bench.rollout import Completion, EngineError
 from bench.sync import TOLERANCE, Snapshot, agree, hand_over
 from tasks.core import Problem
+from tests.bench.session.test_run import SMALL, rows, run, weights
 from tests.bench.support import engine, tiny_llama
-from tests.bench.test_run import SMALL, rows, run, weights
 
 
 class Listening:
@@ -50,7 +50,7 @@ class Listening:
 
 def config(lag: int, tolerance: float | None = float("inf")) -> RunConfig:
     from algorithms.grpo import GRPO
-    from bench.plugins import find_task
+    from bench.settings.plugins import find_task
 
     engine = EngineConfig(device="cpu", dtype="float32", micro_batch_tokens=1000, rollout_tolerance=tolerance)
     return RunConfig(
@@ -98,7 +98,7 @@ def stuck(monkeypatch: pytest.MonkeyPatch) -> None:
     def build(settings: EngineConfig, model: Any, tokenizer: Any, location: str, **rest: object) -> HFRollout:  # noqa: ANN401
         return Stuck(model, tokenizer, settings, own_weights=True)
 
-    monkeypatch.setattr("bench.loaded.rollout_engine", build)
+    monkeypatch.setattr("bench.session.loaded.rollout_engine", build)
 
 
 @pytest.mark.parametrize("lag", ["0", "2"])

@@ -8,7 +8,7 @@ from algorithms import ALGORITHMS
 from bench.gate.formulas import formulas, stored_batch
 from bench.gate.golden import close, version
 from bench.gate.moves import SHIPPED, golden_path
-from bench.record import read_json
+from bench.ground.files import read_json
 
 
 @pytest.mark.parametrize("name", list(ALGORITHMS))

@@ -12,10 +12,10 @@ from algorithms.core import Algorithm, Batch, Targets
 from algorithms.dapo import DAPO
 from algorithms.grpo import GRPO
 from bench.config import EngineConfig, RunConfig, Sampling
+from bench.loop import NoSignalError, Parts, State, Step, at_start, one_step
 from bench.meter import Meter
 from bench.metrics import rollout_metrics
 from bench.rollout import Completion, Rollout
-from bench.run import NoSignalError, Parts, State, Step, at_start, one_step
 from bench.work import Work
 from tasks.core import Problem, Score, Split, Task
 from tests.invariants.tiny import engine_for

@@ -13,10 +13,10 @@ from bench.batch import Sequences
 from bench.config import ASSETS, CriticConfig, EngineConfig, OptimizerConfig, Sampling
 from bench.engines.hf import HFRollout
 from bench.engines.torch_train import TorchEngine
-from bench.flops import backward_flops, decode_flops, forward_flops, prefill_flops
-from bench.models import load_model, load_tokenizer
+from bench.models.flops import backward_flops, decode_flops, forward_flops, prefill_flops
+from bench.models.load import load_model, load_tokenizer
+from bench.models.shape import ModelShape
 from bench.rollout import generate
-from bench.shape import ModelShape
 from bench.work import measured_peak
 from tasks import TASKS
 

@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from tasks import TASKS, competition_rows, latex, sources
+from tasks import TASKS, latex, sources
 from tasks.competition_math import CompetitionMath
 from tasks.core import SPLITS, DataError, Task
 from tasks.dataset import PLAIN, demonstration
 from tasks.gsm8k import Gsm8k
+from tasks.procedural import competition as competition_rows
 from tests.shared import SHARED, needs_shared
 
 Rows = list[dict[str, object]]

@@ -5,7 +5,7 @@ import ast
 import pytest
 
 from tasks.core import SPLITS, Split
-from tasks.functions import NUM_TESTS, Function, functions, rows
+from tasks.procedural.functions import NUM_TESTS, Function, functions, rows
 
 
 def run(code: str, tests: list[str]) -> list[bool]:

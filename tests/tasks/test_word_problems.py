@@ -7,10 +7,10 @@ from typing import get_args
 
 import pytest
 
-from tasks import word_problems
 from tasks.core import DataError, Split
-from tasks.story import Dice, Difficulty, Story, calculate
-from tasks.word_problems import SIZES, rows, split_of, stream, worked
+from tasks.procedural import word_problems
+from tasks.procedural.story import Dice, Difficulty, Story, calculate
+from tasks.procedural.word_problems import SIZES, rows, split_of, stream, worked
 
 CALCULATION = re.compile(r"<<(\d+)([-+*/])(\d+)=(\d+)>>")
 Made = dict[str, list[dict[str, str]]]

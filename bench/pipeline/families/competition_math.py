@@ -15,7 +15,7 @@ from fractions import Fraction
 
 from bench.pipeline.demonstrations import Demonstration, Family, completion, misformatted, training_rows
 from tasks.competition_math import CompetitionMath
-from tasks.competition_rows import fraction
+from tasks.procedural.competition import fraction
 from tasks.sources import Row
 
 MISCONCEPTION, MISFORMAT = 0.55, 0.03

@@ -12,8 +12,8 @@ import random
 from collections.abc import Iterator
 
 from bench.pipeline.demonstrations import Demonstration, Family, completion, misformatted
-from tasks.story import Difficulty, Number, Step, WordProblem, calculate
-from tasks.word_problems import stream
+from tasks.procedural.story import Difficulty, Number, Step, WordProblem, calculate
+from tasks.procedural.word_problems import stream
 
 MISREADING, RATE_MISREADING, SLIP, MISFORMAT = 0.75, 0.5, 0.04, 0.03
 HARDER = Difficulty(min_steps=2, max_steps=6, num_misleading=1)

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from bench.pipeline.demonstrations import Demonstration, Family
-from tasks.functions import BASES, Function, functions
+from tasks.procedural.functions import BASES, Function, functions
 
 MISREADING, SIGN, MISFORMAT = 0.65, 0.4, 0.02
 MISREADINGS = {

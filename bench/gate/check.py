@@ -1,0 +1,252 @@
+"""`bench check`: whether a change made an algorithm worse. Three tiers, each asked for by number."""
+
+import os
+import shutil
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Literal
+
+import tomli_w
+import tyro
+
+from algorithms import ALGORITHMS
+from bench.gate import outputs
+from bench.gate.accuracy import Results, judge_accuracy, level_of, read_runs, told
+from bench.gate.baselines import baseline_path, move_baseline, place_of, read_baseline
+from bench.gate.costs import Side, check_costs
+from bench.gate.tolerances import Tolerances, parse_tolerances, tolerance_of
+from bench.gate.training import Trained, check_accuracy, write_study
+from bench.gate.trees import base_tree, head
+from bench.gate.verdict import EXIT_CODES, Finding, looks, overall
+from bench.ground.errors import UserError
+from bench.ground.tree import Tree, merge
+from bench.settings.flags import from_tree
+from bench.settings.plugins import find_algorithm
+from bench.settings.resolve import resolve
+from bench.study.schedule import parse_settings
+
+BASELINES = Path("results/baselines")
+
+
+@dataclass(frozen=True, kw_only=True)
+class CheckConfig:
+    """Hold this tree against a base: exit code 0 passed, 1 worse, 2 usage, 3 cannot judge."""
+
+    tiers: tuple[Literal[1, 2, 3], ...] = (1,)
+    """1: results against goldens. 2: throughput and memory against --base. 3: accuracy over seeds."""
+    algo: Annotated[tuple[str, ...], tyro.conf.arg(aliases=["--algos"])] = ()
+    """Methods, `pkg.mod:Class` for one's own. None: every one for tier 1, grpo and ppo for tiers 2 and 3."""
+    base: str | None = None
+    """Commit or folder to compare with. Tier 3 without one reads a stored baseline."""
+    tolerance: tuple[str, ...] = ()
+    """How much worse is still good, such as 'throughput: -10%' 'memory/policy: +2%' 'accuracy: -5'."""
+    task: str = "gsm8k"
+    """Of tiers 2 and 3."""
+    model: str = "embedded"
+    """Of tiers 2 and 3."""
+    budget: str = "samples=2560"
+    """Of a run in tier 3."""
+    set: tuple[str, ...] = ()
+    """Settings of tiers 2 and 3, SETTING=VALUE, such as samples-per-step=64."""
+    seeds: int = 4
+    """Runs a side at the first look of tier 3."""
+    max_seeds: int = 12
+    """Runs a side at the last one."""
+    pairs: int = 8
+    """Steps a side at the first look of tier 2."""
+    max_pairs: int = 40
+    """Steps a side at the last one."""
+    jobs: int = 1
+    """Runs at once in tier 3."""
+    runs: Path | None = None
+    """Judge these recorded runs in tier 3, and start none."""
+    against: Path | None = None
+    """What --runs are held against: recorded runs, or a baseline's file. None: the stored baseline."""
+    baselines: Path | None = None
+    """Folder of goldens and baselines. None: the package's goldens, and results/baselines."""
+    update_baseline: bool = False
+    """Store what tiers 1 and 3 find instead of judging it. Needs --reason."""
+    reason: str = ""
+    """Why a baseline moves; it is stored with it."""
+    out: Path = Path("results/check")
+    """Folder for check.md, junit.xml, check.json and the runs."""
+    quiet: bool = False
+    """Print the closing table only."""
+
+
+def check(config: CheckConfig) -> int:
+    """Judge, or move baselines; returns the exit code.
+
+    Raises:
+        UserError: flags that cannot go together, or a baseline that must not move.
+    """
+    refuse(config)
+    config.out.mkdir(parents=True, exist_ok=True)
+    gate = Gate(config)
+    if config.update_baseline:
+        for line in gate.move():
+            print(line)
+        return 0
+    start, findings = time.monotonic(), list[Finding]()
+    with ExitStack() as stack:
+        base = stack.enter_context(base_tree(config.base)) if config.base else None
+        for finding in gate.findings(base):
+            findings.append(finding)
+    facts = [*gate.facts(), f"{time.monotonic() - start:.0f} s"]
+    summary = os.environ.get("GITHUB_STEP_SUMMARY")
+    outputs.write(findings, facts, config.out, Path(summary) if summary else None)
+    print(outputs.terminal(findings))
+    print(f"{outputs.headline(findings)}\n{config.out}")
+    return EXIT_CODES[overall(findings)]
+
+
+def refuse(config: CheckConfig) -> None:
+    """Flags that cannot go together.
+
+    Raises:
+        UserError: says what to do.
+    """
+    if config.update_baseline and not config.reason.strip():
+        raise UserError('--update-baseline needs --reason "...": a baseline moves for a reason, which is stored')
+    if config.against is not None and config.runs is None:
+        raise UserError("--against says what --runs are held against; give both")
+    if config.runs is not None and (config.base is not None or set(config.tiers) != {3}):
+        raise UserError("--runs are judged by tier 3 alone: give --tiers 3, and --against in place of --base")
+    if 2 in config.tiers and config.base is None and not config.update_baseline:
+        raise UserError("tier 2 measures both sides in one job: give --base COMMIT or --base FOLDER")
+    if config.against is not None and not config.against.exists():
+        raise UserError(f"--against {config.against}: neither a folder of runs nor a baseline's file")
+    for name in ("seeds", "pairs"):
+        if not 3 <= getattr(config, name) <= getattr(config, f"max_{name}"):
+            raise UserError(f"--{name} must be at least 3, and at most --max-{name}")
+
+
+class Gate:
+    """One check: what is judged, and by which settings."""
+
+    def __init__(self, config: CheckConfig) -> None:
+        self.config = config
+        self.tolerances: Tolerances = parse_tolerances(config.tolerance)
+        self.margin = tolerance_of("accuracy", self.tolerances)
+        self.trained = config.algo or ("grpo", "ppo")
+        level_of(len(looks(config.seeds, config.max_seeds)))  # refuses too many looks before any run
+        self.settings: Tree = merge({"budget": config.budget}, parse_settings(config.set, "--set"))
+        for name in config.algo:
+            find_algorithm(name)
+
+    def say(self, line: str) -> None:
+        """Progress."""
+        if not self.config.quiet:
+            print(line, flush=True)
+
+    def facts(self) -> list[str]:
+        """What stands above the table."""
+        config = self.config
+        itself = config.base is not None and Path(config.base).resolve() == Path.cwd()
+        base = "this tree itself" if itself else config.base or "stored"
+        facts = [f"head {head()}, base {base}, tiers {', '.join(map(str, config.tiers))}"]
+        if set(config.tiers) - {1} and config.runs is None:
+            facts.append(f"{config.task}, {config.model}, {config.budget} {' '.join(config.set)}".strip())
+        return facts
+
+    def given(self, name: str) -> Tree:
+        """A method's settings in tiers 2 and 3, defaults left out: each tree fills in its own."""
+        config = self.config
+        return self.settings | {"algo_name": name, "task_name": config.task, "model": config.model}
+
+    def baseline(self, name: str) -> Path:
+        """Where its stored accuracies lie."""
+        chosen = resolve(from_tree(self.given(name), f"check {name}"))
+        return baseline_path(self.config.baselines or BASELINES, name, chosen.tree(), chosen.config.preset)
+
+    def findings(self, base: Path | None) -> Iterator[Finding]:
+        """Tier by tier."""
+        if 1 in self.config.tiers:
+            yield from self.results()
+        if 2 in self.config.tiers:
+            assert base is not None, "refused without a base"
+            yield from self.costs(base)
+        if 3 in self.config.tiers:
+            yield from self.recorded() if self.config.runs is not None else self.accuracy(base)
+
+    def results(self) -> Iterator[Finding]:
+        """Tier 1."""
+        from bench.gate.moves import check_golden, golden_path
+
+        for name in self.config.algo or ALGORITHMS:
+            self.say(f"tier 1   {name}")
+            yield from check_golden(name, find_algorithm(name), golden_path(name, self.config.baselines))
+
+    def costs(self, base: Path) -> Iterator[Finding]:
+        """Tier 2."""
+        sizes = looks(self.config.pairs, self.config.max_pairs)
+        for name in self.trained:
+            resolve(from_tree(self.given(name), f"check {name}"))  # a mistake is told before anything is started
+            settings = self.config.out / f"{name.replace(':', '.')}.toml"
+            settings.write_text(tomli_w.dumps(self.given(name)))
+            trees: dict[Side, Path] = {"head": Path.cwd(), "base": base}
+            yield from check_costs(name, trees, settings, self.config.out, self.tolerances, sizes, self.say)
+
+    def accuracy(self, base: Path | None) -> Iterator[Finding]:
+        """Tier 3, by runs started here."""
+        sizes = looks(self.config.seeds, self.config.max_seeds)
+        for name in self.trained:
+            theirs = self.stored(self.baseline(name)) if base is None else self.training(name, "base", base)
+            if theirs is None:
+                yield self.without(name, self.baseline(name))
+            else:
+                yield check_accuracy(self.training(name, "head", Path.cwd()), theirs, self.margin, sizes, self.say)
+
+    def stored(self, path: Path) -> Results | None:
+        """The baseline in a file; None where there is no file."""
+        return read_baseline(path) if path.exists() else None
+
+    def without(self, name: str, base: Path) -> Finding:
+        """Nothing to compare with."""
+        detail = 'store one from runs of the base: --update-baseline --reason "...", or give --base'
+        return told(name, "cannot judge", f"no {name} in {base}", self.margin, detail=detail)
+
+    def training(self, name: str, side: Side, tree: Path) -> Trained:
+        """A method to train in a tree."""
+        config, stem = self.config, name.replace(":", ".")
+        resolve(from_tree(self.given(name), f"check {name}"))
+        study = write_study(config.out / f"{stem}-study.toml", name, config.task, config.model, self.settings)
+        folder = config.out / f"{stem}-{side}"
+        shutil.rmtree(folder, ignore_errors=True)  # an earlier check's runs are of other code
+        return Trained(subject=name, study=study, tree=tree, folder=folder, jobs=config.jobs)
+
+    def recorded(self) -> Iterator[Finding]:
+        """Tier 3, by runs that were made elsewhere."""
+        config = self.config
+        assert config.runs is not None
+        base = read_runs(config.against) if config.against is not None and config.against.is_dir() else None
+        for name, ours in read_runs(config.runs).items():
+            path = config.against or place_of(ours, name, config.baselines or BASELINES)
+            theirs = self.stored(path) if base is None else base.get(name)
+            if theirs is None:
+                yield self.without(name, path)
+            else:
+                yield judge_accuracy(name, ours, theirs, self.margin, level_of(1))
+
+    def move(self) -> Iterator[str]:
+        """Store what is found; a line each."""
+        from bench.gate.moves import golden_path, move_golden
+
+        config = self.config
+        if 1 in config.tiers:
+            for name in config.algo or ALGORITHMS:
+                path = golden_path(name, config.baselines)
+                yield move_golden(name, find_algorithm(name), path, config.reason)
+        if 3 in config.tiers:
+            for name, results in self.results_to_store().items():
+                path = place_of(results, name, config.baselines or BASELINES)
+                yield move_baseline(path, name, results, config.reason)
+
+    def results_to_store(self) -> dict[str, Results]:
+        """Of --runs, or of --seeds runs made now."""
+        if self.config.runs is not None:
+            return read_runs(self.config.runs)
+        return {n: self.training(n, "head", Path.cwd()).results(self.config.seeds) for n in self.trained}

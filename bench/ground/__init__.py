@@ -1,0 +1,1 @@
+"""What every room stands on: errors, budgets, trees of settings and the words of a record. Standard library only."""

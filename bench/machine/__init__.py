@@ -1,0 +1,1 @@
+"""What is here: hardware presets, versions, the doctor."""

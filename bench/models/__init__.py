@@ -1,0 +1,1 @@
+"""The models: loading, adapters, sizes and counted work."""

@@ -1,0 +1,151 @@
+"""`bench eval`: a model, a checkpoint or a run on held-out problems of one task or several."""
+
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Literal, cast
+
+from bench.config import EMBEDDED, EngineConfig, EvalConfig, RunConfig, Sampling
+from bench.engines.build import rollout_engine
+from bench.evaluate import describe, judge, problem_rows, summarise
+from bench.ground.errors import UserError
+from bench.ground.files import read_json, write_json
+from bench.machine.provenance import provenance
+from bench.meter import Meter
+from bench.models.load import encode, load_model, load_tokenizer, locate, pick_device, weights_for
+from bench.models.lora import is_adapted
+from bench.session.console import Display
+from bench.session.record import Recorder
+from bench.settings.flags import from_tree, overlay
+from bench.settings.plugins import find_task
+from bench.settings.resolve import is_embedded, with_source
+from tasks.core import DataError, Task
+
+
+@dataclass(frozen=True, kw_only=True)
+class EvalCommand:
+    """Evaluate a model on held-out problems, by the sampling that runs are evaluated with."""
+
+    model: str = EMBEDDED
+    """A run directory (its last checkpoint), a folder, a Hugging Face id, `embedded` or `smollm2-135m`."""
+    task: tuple[str, ...] = ()
+    """Tasks; several measure transfer. None given: the run's own task, else gsm8k."""
+    split: Literal["validation", "test"] = "test"
+    """Held-out split."""
+    limit: int | None = None
+    """The first problems of the split. None takes all."""
+    data: Path | None = None
+    """File or folder in the official format, for a single task."""
+    source: Literal["auto", "procedural", "path", "hub"] = "auto"
+    """As in `run`."""
+    set: tuple[str, ...] = ()
+    """Settings of a single task, SETTING=VALUE, such as dataset=humaneval."""
+    max_new_tokens: int | None = None
+    """Generation budget. None: the run's own, else 64 for an embedded model and 512 for any other."""
+    num_samples: int = 4
+    """Sampled completions a problem; 0 evaluates greedily only."""
+    temperature: float = 1.0
+    """Of the sampled completions."""
+    top_p: float = 1.0
+    """Of the sampled completions."""
+    seed: int = EvalConfig.seed
+    """Of the sampled completions."""
+    engine: EngineConfig = field(default_factory=EngineConfig)
+    out: Path = Path("results/evals")
+    """Folder in which the evaluation's own folder is made."""
+    quiet: bool = False
+    """Print the closing line only."""
+
+
+def examine(command: EvalCommand) -> int:
+    """Evaluate, record, print; returns the exit code."""
+    run = run_settings(command.model)
+    names: tuple[str, ...] = command.task or ((run["task_name"],) if run else ("gsm8k",))
+    if (command.data is not None or command.set) and len(names) > 1:
+        raise UserError("--data and --set serve one task; for several set BENCH_DATA or use --source hub")
+    tasks = {name: task_of(name, command, run) for name in names}
+    try:
+        problems = {name: task.problems(command.split)[: command.limit] for name, task in tasks.items()}
+    except DataError as error:
+        raise UserError(str(error)) from error
+    budget = command.max_new_tokens or default_budget(command.model, run)
+    location = locate(command.model, next(iter(names)))
+    device = pick_device(command.engine.device)
+    meter, display = Meter(device), Display(quiet=command.quiet)
+    with meter.phase("load"):
+        model = cast("Any", load_model(location)).to(device)
+        tokenizer = load_tokenizer(location)
+        longest = max((len(encode(tokenizer, p.prompt)) for part in problems.values() for p in part), default=1)
+        engine = rollout_engine(command.engine, model, tokenizer, location, max_tokens=longest + budget)
+        if is_adapted(model):
+            engine.load_weights(weights_for(command.engine.rollout, model))
+    stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%S")
+    recorder = Recorder.create(command.out / f"{stamp}-{Path(command.model).name}-{'-'.join(names)}".replace(":", "."))
+    write_json(recorder.path / "config.json", command)
+    data = {name: facts(task, command) for name, task in tasks.items()}
+    write_json(
+        recorder.path / "provenance.json",
+        {**provenance(device), "model": {"name": command.model, "location": location}, "data": data} | meter.take(),
+    )
+    settings = EvalConfig(
+        num_samples=command.num_samples, temperature=command.temperature, top_p=command.top_p, seed=command.seed
+    )
+    for name, task in tasks.items():
+        with meter.phase("evaluate"):
+            verdicts = list(judge(engine, task, problems[name], settings, budget))
+        place = {"split": command.split, "task": name}
+        summary = summarise(verdicts, command.num_samples)
+        recorder.write("evals", place | summary | meter.take())
+        recorder.write_many("eval_problems", (place | row for row in problem_rows(verdicts)))
+        display.always(f"{name} {command.split}: {describe(summary)}")
+    recorder.close({"status": "finished"})
+    display.always(str(recorder.path))
+    return 0
+
+
+def run_settings(model: str) -> dict[str, Any] | None:
+    """The settings of a run directory; None for anything else."""
+    path = Path(model) / "config.json"
+    tree = read_json(path) if path.is_file() else {}
+    return tree if "task_name" in tree else None
+
+
+def task_of(name: str, command: EvalCommand, run: dict[str, Any] | None) -> Task:
+    """The task as its run had it, or as `run` would make it, with this command's data."""
+    if (
+        run is not None
+        and name == run["task_name"]
+        and command.data is None
+        and command.source == "auto"
+        and not command.set
+    ):
+        return from_tree({k: v for k, v in run.items() if k != "arm"}, command.model).config.task
+    task = overlay(find_task(name)(), dict(assignment(text) for text in command.set), "--set")
+    config = RunConfig(algo=cast("Any", None), task=task, data=command.data, source=command.source)
+    ours = is_embedded(run["model"] if run else command.model)
+    return with_source(config, ours=ours)
+
+
+def assignment(text: str) -> tuple[str, str]:
+    """`SETTING=VALUE` in two.
+
+    Raises:
+        UserError: there is no `=`.
+    """
+    name, sign, value = text.partition("=")
+    if not sign:
+        raise UserError(f"--set {text}: expected SETTING=VALUE")
+    return name, value
+
+
+def default_budget(model: str, run: dict[str, Any] | None) -> int:
+    """The run's own generation budget, or the one that a run of this model would have."""
+    if run is not None:
+        return int(run["sampling"]["max_new_tokens"])
+    return Sampling.default_budget(ours=is_embedded(model))
+
+
+def facts(task: Task, command: EvalCommand) -> dict[str, Any]:
+    """Where a task's problems came from, where it says so."""
+    describe_data = getattr(task, "provenance", None)
+    return describe_data(command.split) if describe_data is not None else {}

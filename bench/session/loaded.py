@@ -1,0 +1,193 @@
+"""The parts of a run, loaded and checked. Nothing is written before they are all there."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, cast
+
+from bench.config import RunConfig
+from bench.engines.build import adapters, in_dtype, reward_engine, rollout_engine, train_engine
+from bench.ground.errors import UserError
+from bench.ground.tree import Tree
+from bench.loop import Parts
+from bench.machine.provenance import provenance
+from bench.meter import Meter
+from bench.models.load import load_model, load_tokenizer, locate, pick_device
+from bench.models.lora import adapter_parameters
+from bench.models.shape import ModelShape, countable
+from bench.ranks import ALONE, Ranks
+from bench.session.console import Display, check_tracker
+from bench.settings.flags import Chosen
+from bench.settings.plugins import RewardedTask, imported
+from bench.settings.resolve import is_embedded
+from bench.work import Work, measured_peak
+from tasks.core import DataError, Problem, Split, Task
+
+
+def arm_name(chosen: Chosen) -> str:
+    """The name in tables: the algorithm's unless given."""
+    return chosen.config.name or chosen.algo_name
+
+
+def within(problems: Sequence[Problem], limit: int | None) -> Sequence[Problem]:
+    """The first `limit` problems, or all."""
+    return problems if limit is None else problems[:limit]
+
+
+class Loaded:
+    """Task, data, model and engines of one run, in the order that finds a mistake soonest."""
+
+    def __init__(self, chosen: Chosen, ranks: Ranks = ALONE) -> None:
+        config = chosen.config
+        self.ranks = ranks
+        self.chosen = chosen
+        self.tree: Tree = {"arm": arm_name(chosen), **chosen.tree()}
+        check_tracker(config.track)
+        self.task = self._task()
+        self.data = self._load_data()
+        self.location = locate(config.model, chosen.task_name)
+        self.device = pick_device(config.engine.device)
+        self.meter = Meter(self.device)
+        with self.meter.phase("load"):
+            self.tokenizer = load_tokenizer(self.location)
+            self.model = cast("Any", load_model(self.location)).to(self.device)
+            self.num_parameters = self.model.num_parameters()  # before an engine shares them out
+            adapters(config, self.model)
+            in_dtype(config.engine, self.model)
+            self.rollout = rollout_engine(
+                config.engine,
+                self.model,
+                self.tokenizer,
+                self.location,
+                max_tokens=config.max_prompt_tokens + config.sampling.budget,
+                own_weights=config.rollout_lag > 0 or config.engine.shards_weights,
+            )
+            self.trainer = train_engine(config, self.model, self.tokenizer, ranks)
+            self.reward = reward_engine(config, self.device)
+        self.load_cost = self.meter.take()
+        self.trainer.clock.running = config.profile
+        self.work = Work(self._shape(), measured_peak(self.device, config.engine.dtype) * ranks.size)
+        self.num_dropped = self._drop_long_prompts()
+
+    @property
+    def config(self) -> RunConfig:
+        """The resolved settings."""
+        return self.chosen.config
+
+    def parts(self) -> Parts:
+        """What the loop is given."""
+        return Parts(
+            config=self.config,
+            task=self.task,
+            problems=self.data["train"],
+            rollout=self.rollout,
+            trainer=self.trainer,
+            meter=self.meter,
+            work=self.work,
+            reward=self.reward,
+            ranks=self.ranks,
+        )
+
+    def announce(self, display: Display) -> None:
+        """Say what will be done before doing it."""
+        config, say = self.config, display.say
+        if is_embedded(config.model):
+            say("model    our small embedded one (--model takes another); what it shows need not hold for a large one")
+        engine = config.engine
+        where = f"{engine.dtype} on {self.device}"
+        if engine.train == "deepspeed":
+            where += f", deepspeed ZeRO-{engine.zero} over {self.ranks.size} processes"
+        say(f"         {config.model}: {self.num_parameters / 1e6:.2f}M parameters, {where}")
+        if config.lora.rank:
+            trained = sum(p.numel() for p in adapter_parameters(self.model))
+            say(f"         LoRA of rank {config.lora.rank}: {trained / 1e6:.2f}M parameters trained beside them")
+        say(f"hardware preset {config.preset}")
+        for split, problems in self.data.items():
+            facts = self._provenance_of(split)
+            origin = f" from {facts['origin']}, sha256 {facts['sha256'][:12]}" if facts else ""
+            excluded = f", {facts['num_excluded']} unusable rows left out" if facts.get("num_excluded") else ""
+            say(f"data     {self.chosen.task_name} {split}: {len(problems)} problems{origin}{excluded}")
+        if self.num_dropped:
+            say(f"         {self.num_dropped} problems dropped: prompts over {config.max_prompt_tokens} tokens")
+        algo = config.algo
+        models = [role for role in self.trainer.memory() if role in ("policy", "critic", "reference")]
+        models += ["reward_model"] if self.reward is not None else []
+        say(
+            f"method   {self.chosen.algo_name}: {config.samples_per_step // algo.group_size} prompts x "
+            f"{algo.group_size} a step, {algo.num_epochs * algo.num_minibatches} updates, lr {config.optimizer.lr:g}; "
+            f"models in memory: {', '.join(models)}"
+        )
+        say(f"budget   {config.budget}, seed {config.seed}")
+
+    def provenance(self) -> Tree:
+        """What stands behind the run's figures."""
+        return {
+            **provenance(self.device),
+            "model": {"name": self.config.model, "location": self.location, "parameters": self.num_parameters},
+            "data": {split: self._provenance_of(split) for split in self.data},
+            "num_dropped_prompts": self.num_dropped,
+            "preset": self.config.preset,
+            "processes": self.ranks.size,
+            "peak_flops_per_s": self.work.peak_per_s,
+            "load": self.load_cost,
+        }
+
+    def _provenance_of(self, split: str) -> Tree:
+        describe = getattr(self.config.task, "provenance", None)
+        return describe(split) if describe is not None else {}
+
+    def _task(self) -> Task:
+        if self.config.reward is None:
+            return self.config.task
+        return RewardedTask(self.config.task, imported(self.config.reward, "--reward"))
+
+    def _load_data(self) -> dict[Split, Sequence[Problem]]:
+        evaluation = self.config.eval
+        try:
+            data: dict[Split, Sequence[Problem]] = {"train": self.task.problems("train")}
+            if evaluation.every:
+                data["validation"] = within(self.task.problems("validation"), evaluation.validation_limit)
+            if evaluation.limit != 0:
+                data["test"] = within(self.task.problems("test"), evaluation.limit)
+        except DataError as error:
+            raise UserError(str(error)) from error
+        for split, problems in data.items():
+            if not problems:
+                raise UserError(f"{self.chosen.task_name}: no {split} problems")
+        return data
+
+    def _drop_long_prompts(self) -> int:
+        """Refuse or drop prompts over the limit. A prompt has at most as many tokens as bytes, so few are encoded."""
+        config = self.config
+        room = config.max_prompt_tokens
+        positions = getattr(self.model.config.get_text_config(), "max_position_embeddings", None)
+        if positions is not None:
+            room = min(room, positions - config.sampling.budget)
+        overhead = len(self.rollout.encode(""))
+        if room <= overhead:
+            raise UserError(
+                f"--sampling.max-new-tokens {config.sampling.budget} leaves no room for a prompt: "
+                f"the model takes {positions} tokens in all"
+            )
+        num_dropped = 0
+        for split, problems in self.data.items():
+            kept: list[Problem] = []
+            for problem in problems:
+                if len(problem.prompt.encode()) + overhead <= room or len(self.rollout.encode(problem.prompt)) <= room:
+                    kept.append(problem)
+                elif config.long_prompts == "refuse":
+                    raise UserError(
+                        f"{problem.id}: its prompt is over {room} tokens; raise --max-prompt-tokens (up to what the "
+                        "model takes beside --sampling.max-new-tokens), or use --long-prompts drop"
+                    )
+            num_dropped += len(problems) - len(kept)
+            if not kept:
+                raise UserError(f"every {split} prompt is over {room} tokens")
+            self.data[split] = kept
+        return num_dropped
+
+    def _shape(self) -> ModelShape | None:
+        """Sizes to count work by; None where that of one of the models is not counted."""
+        shape = countable(self.model.config)
+        if shape is None or (self.reward is not None and self.reward.shape is None):
+            return None
+        return replace(shape, adapters=sum(p.numel() for p in adapter_parameters(self.model)))

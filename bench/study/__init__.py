@@ -1,0 +1,1 @@
+"""Studies: many runs under one budget, compared."""

@@ -1,0 +1,226 @@
+"""`bench compare`: plans a study, shows the plan, runs it, and reports."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+from tabulate import tabulate
+
+from bench.ground.errors import UserError
+from bench.ground.tree import flatten, merge
+from bench.report.command import report
+from bench.report.tables import Row, Table, text
+from bench.study.fairness import fair_part
+from bench.study.launch import Launcher, Outcome, estimate_s, lock, minutes, split
+from bench.study.schedule import Planned, Study, parse_arm, parse_settings, parse_value, read, said, schedule
+from bench.study.transfer import measure, table
+from bench.study.tune import Trial, accuracy_of, sensitivity_table, trials, trials_table, tuned, winners
+
+
+@dataclass(frozen=True, kw_only=True)
+class CompareConfig:
+    """Run a study and report on it. What is given here goes over the study's file."""
+
+    study: str = "default"
+    """A study file, or the name of a ready one."""
+    algos: tuple[str, ...] = ()
+    """Algorithms to compare, each with its defaults."""
+    arms: tuple[str, ...] = ()
+    """Arms to compare: ALGO or NAME=ALGO[@RECIPE][,SETTING=VALUE...]."""
+    task: Annotated[tuple[str, ...], tyro.conf.arg(aliases=["--tasks"])] = ()
+    """Tasks, each a comparison of its own."""
+    model: Annotated[tuple[str, ...], tyro.conf.arg(aliases=["--models"])] = ()
+    """Models, each a comparison of its own."""
+    preset: Annotated[tuple[str, ...], tyro.conf.arg(aliases=["--presets"])] = ()
+    """Hardware presets, each a comparison of its own."""
+    data: Path | None = None
+    """Data in the official format, as for `run`."""
+    seeds: int | None = None
+    """Runs of each arm in each place."""
+    budget: str | None = None
+    """What each run may use, as for `run`; equal for all arms."""
+    set: tuple[str, ...] = ()
+    """Settings of every run, SETTING=VALUE, such as eval.every=4."""
+    reference: str | None = None
+    """Arm that the others are compared with. None: every two arms."""
+    tune: int = 0
+    """Trials of each arm over its space before the study, on validation."""
+    space: tuple[str, ...] = ()
+    """Space of every arm for --tune: SETTING=V1,V2,..."""
+    jobs: int = 1
+    """Runs at once; they share the processor's cores."""
+    out: Path = Path("results/studies")
+    """Folder in which the study's own folder is made."""
+    name: str | None = None
+    """Name of the study and its folder. None: that of the file."""
+    dry_run: bool = False
+    """Show the plan and stop."""
+    quiet: bool = False
+    """Print the closing table only."""
+
+
+def compare(config: CompareConfig) -> int:
+    """Plan, run, report; returns 0, or 1 when a run failed, or 130 when interrupted.
+
+    Raises:
+        UserError: a wrong setting, or an unfair comparison.
+    """
+
+    def say(line: str) -> None:
+        if not config.quiet:
+            print(line, flush=True)
+
+    study = study_of(config)
+    folder = config.out / study.name
+    if config.jobs < 1:
+        raise UserError(f"--jobs {config.jobs}: must be at least 1")
+    planned = schedule(study, folder / "runs")
+    tried = trials(study, config.tune, folder / "trials") if config.tune else []
+    say(describe(study, planned, folder))
+    if tried:
+        say(f"tuning   {len(tried)} trials, {config.tune} an arm and place, on validation, before the runs")
+    say(time_needed([trial.run for trial in tried] + planned, folder, config.jobs))
+    if config.dry_run:
+        return 0
+    with lock(folder) as held:
+        try:
+            outcomes, extra = execute(study, planned, tried, folder, Launcher(folder, held, config.jobs, say))
+        except KeyboardInterrupt:
+            print(f"interrupted; the same command goes on from here ({folder})")
+            return 130
+    return close(study, outcomes, folder, extra)
+
+
+def execute(
+    study: Study, planned: Sequence[Planned], tried: Sequence[Trial], folder: Path, launcher: Launcher
+) -> tuple[list[Outcome], list[Table]]:
+    """Tune, run, test on other tasks; the outcomes of the runs, and the tables that only a study has."""
+    extra: list[Table] = []
+    if tried:
+        found = carry_out([trial.run for trial in tried], folder / "trials", launcher)
+        scored = [(trial, accuracy_of(outcome)) for trial, outcome in zip(tried, found, strict=True)]
+        extra += [trials_table(scored, found), sensitivity_table(scored)]
+        planned = tuned(study, winners(scored), folder / "runs")
+    outcomes = carry_out(planned, folder / "runs", launcher)
+    if study.transfer:
+        measure(outcomes, study.transfer, folder / "transfer", launcher.say)
+        extra.append(table(outcomes, folder / "transfer"))
+    return outcomes, extra
+
+
+def study_of(config: CompareConfig) -> Study:
+    """The file's study with the flags over it.
+
+    Raises:
+        UserError: a flag that cannot be read.
+    """
+    study = read(config.study)
+    arms = [parse_arm(text) for text in (*config.algos, *config.arms)] or list(study.arms)
+    if config.space:
+        space = {
+            name: [parse_value(v) for v in values.split(",")]
+            for name, _, values in (given.partition("=") for given in config.space)
+        }
+        arms = [replace(arm, space=space) for arm in arms]
+    settings = merge(study.settings, parse_settings(config.set, "--set"))
+    given = {"budget": config.budget, "data": None if config.data is None else str(config.data)}
+    settings |= {key: value for key, value in given.items() if value is not None}
+    return replace(
+        study,
+        name=config.name or ("-".join(arm.name for arm in arms) if config.study == "default" else study.name),
+        arms=arms,
+        tasks={name: study.tasks.get(name, {}) for name in config.task} or study.tasks,
+        models=config.model or study.models,
+        presets=config.preset or study.presets,
+        seeds=study.seeds if config.seeds is None else config.seeds,
+        settings=settings,
+        reference=config.reference or (None if config.algos or config.arms else study.reference),
+    )
+
+
+def carry_out(planned: Sequence[Planned], runs: Path, launcher: Launcher) -> list[Outcome]:
+    """Run what has not ended yet; outcomes of everything, in the order of the plan."""
+    ended, to_do = split(planned, runs)
+    found = {outcome.run.label: outcome for outcome in [*ended, *launcher.run(to_do)]}
+    return [found[run.label] for run in planned]
+
+
+def describe(study: Study, planned: Sequence[Planned], folder: Path) -> str:
+    """What will be run, what differs between the arms, and what is equal."""
+    _, to_do = split(planned, folder / "runs")
+    begun = sum(path is not None for _, path in to_do)
+    sizes = {"arms": len(study.arms), "variants": len(study.variants), "tasks": len(study.tasks)}
+    sizes |= {"models": len(study.models), "presets": len(study.presets), "seeds": study.seeds}
+    shape = " x ".join(f"{size} {name}" for name, size in sizes.items() if size > 1 or name in ("arms", "seeds"))
+    lines = [f"study    {study.name}: {study.question}" if study.question else f"study    {study.name}"]
+    lines += [
+        f"runs     {shape} = {len(planned)}; {len(planned) - len(to_do)} have ended, {begun} go on where they stopped"
+    ]
+    for place in dict.fromkeys(run.place for run in planned):
+        group = {run.arm: run for run in planned if run.place == place}
+        lines += ["", ", ".join(said(place)), differences(group), equal(next(iter(group.values())))]
+    return "\n".join([*lines, "", f"records  {folder}"])
+
+
+def differences(group: dict[str, Planned]) -> str:
+    """The settings in which the arms differ, side by side."""
+    flat = {arm: flatten(run.chosen.tree()) for arm, run in group.items()}
+    names = sorted({name for config in flat.values() for name in config} - {"name", "seed", "out"})
+    rows = [[name, *(config.get(name, "") for config in flat.values())] for name in names]
+    differing = [row for row in rows if len(set(row[1:])) > 1]
+    return tabulate(differing, headers=["", *flat], disable_numparse=True) if differing else "the arms do not differ"
+
+
+def equal(run: Planned) -> str:
+    """What was checked to be equal, the part that people ask for."""
+    part = fair_part(run.chosen)
+    shown = ("budget", "samples_per_step", "eval.every", "eval.limit", "eval.num_samples", "sampling.max_new_tokens")
+    return "equal for all: " + ", ".join(f"{name} {part[name]}" for name in shown if name in part)
+
+
+def time_needed(runs: Sequence[Planned], folder: Path, jobs: int) -> str:
+    """The estimate, and what it rests on."""
+    to_do = [
+        run
+        for part in ("runs", "trials")
+        for run, _ in split([r for r in runs if r.chosen.config.out.name == part], folder / part)[1]
+    ]
+    if not to_do:
+        return "time     nothing left to run"
+    records = [folder / "runs", folder / "trials", Path("results/runs"), *folder.parent.glob("*/runs")]
+    seconds = estimate_s(to_do, records)
+    if seconds is None:
+        return "time     unknown until a run of each kind has finished here; each end of a run says what is left"
+    return (
+        f"time     about {minutes(seconds / jobs)} for {len(to_do)} runs, {jobs} at a time, by what such runs took here"
+    )
+
+
+def close(study: Study, outcomes: Sequence[Outcome], folder: Path, extra: Sequence[Table]) -> int:
+    """Report on the planned runs, and say what failed."""
+    lost = [outcome for outcome in outcomes if outcome.status not in ("finished", "diverged", "no-signal")]
+    rows: list[Row] = [
+        {"run": text(o.run.label), "status": text(o.status), "message": text(o.message)} for o in lost if o.path is None
+    ]
+    if rows:
+        note = "They ended before they could record anything; the reason is their log's last line."
+        extra = [Table(name="unrecorded", title="Planned runs without records", note=note, rows=rows), *extra]
+    paths = [outcome.path for outcome in outcomes if outcome.path is not None]
+    for outcome in lost:
+        print(f"failed   {outcome.run.label}: {outcome.message}")
+    if not paths:
+        raise UserError("no run left any record")
+    page = report(
+        paths,
+        folder / "report",
+        title=study.name,
+        question=study.question,
+        reference=study.reference,
+        arms=[arm.name for arm in study.arms],
+        extra=extra,
+    )
+    print((page.parent / "summary.md").read_text())
+    print(page)
+    return 1 if lost else 0

@@ -1,0 +1,228 @@
+"""A study: arms x variants x tasks x models x presets x seeds under one budget, from a TOML file with flags over it.
+
+Keys of the file; settings are the tree that `bench run --config` reads, the later over the earlier:
+
+- `name`, `question`: heading of the report, and what the study is to answer
+- `tasks = ["gsm8k"]`, or `[tasks.gsm8k]` with settings for that task; `models`; `presets`; `seeds`, their number
+- `reference`: the arm that the others are compared with (default: every two)
+- `transfer`: tasks on which finished runs are tested besides their own
+- `[settings]` of every run
+- `[variants.NAME]`: each variant is a comparison of its own
+- `[arms.NAME]`: its settings, `algo_name` among them; of the arm alone `recipe` (to start from), `first_seed`, and
+  `space`, a table of setting = values, for `--tune`
+"""
+
+import re
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+from bench.ground.errors import UserError
+from bench.ground.tree import Tree, fingerprint, merge, nested
+from bench.settings.flags import Chosen, from_tree, with_recipe
+from bench.settings.resolve import resolve
+from bench.study.fairness import refuse_unfair
+
+READY = Path(__file__).parent / "ready"
+KEYS = (
+    "name",
+    "question",
+    "tasks",
+    "models",
+    "presets",
+    "seeds",
+    "reference",
+    "settings",
+    "variants",
+    "arms",
+    "transfer",
+)
+Space = Mapping[str, Sequence[Any]]
+Place = tuple[str, str, str, str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Arm:
+    """One side of the comparison."""
+
+    name: str
+    tree: Tree
+    recipe: str | None = None
+    first_seed: int = 0
+    space: Space = field(default_factory=dict[str, Sequence[Any]])
+
+
+@dataclass(frozen=True, kw_only=True)
+class Study:
+    """What is to be run."""
+
+    name: str
+    question: str
+    arms: Sequence[Arm]
+    tasks: Mapping[str, Tree]
+    models: Sequence[str]
+    seeds: int
+    settings: Tree
+    variants: Mapping[str, Tree]
+    reference: str | None
+    presets: Sequence[str] = ("auto",)
+    transfer: Sequence[str] = ()  # tasks that finished runs are tested on besides
+
+
+@dataclass(frozen=True, kw_only=True)
+class Planned:
+    """One run of a study, all of its settings known."""
+
+    arm: str
+    place: Place  # the comparison it belongs to: variant, task, model, hardware preset
+    chosen: Chosen
+
+    @property
+    def tree(self) -> Tree:
+        """Its settings as its record will hold them."""
+        return {"arm": self.arm, **self.chosen.tree()}
+
+    @property
+    def fingerprint(self) -> str:
+        """Equal for runs that would give the same figures."""
+        return fingerprint(self.tree)
+
+    @property
+    def label(self) -> str:
+        """For people and file names."""
+        parts = (self.arm, *said(self.place), f"s{self.chosen.config.seed}")
+        return "-".join(Path(part).name.replace(":", ".") for part in parts)
+
+
+def said(place: Place) -> list[str]:
+    """The parts of a place that were asked for."""
+    return [part for part in place if part not in ("", "auto")]
+
+
+def read(name: str) -> Study:
+    """A study file: a path, or the name of a ready one.
+
+    Raises:
+        UserError: no such file, or something in it is not understood.
+    """
+    path = Path(name) if name.endswith(".toml") else READY / f"{name}.toml"
+    try:
+        tree = tomllib.loads(path.read_text())
+    except FileNotFoundError:
+        ready = ", ".join(sorted(p.stem for p in READY.glob("*.toml")))
+        raise UserError(f"--study {name}: no such file; give a .toml file or one of: {ready}") from None
+    except (OSError, tomllib.TOMLDecodeError) as error:
+        raise UserError(f"--study {name}: {error}") from error
+    if unknown := set(tree) - set(KEYS):
+        raise UserError(f"{path}: unknown key '{sorted(unknown)[0]}'; known: {', '.join(KEYS)}")
+    return Study(
+        name=str(tree.get("name", path.stem)),
+        question=str(tree.get("question", "")),
+        arms=[arm_of(name, table) for name, table in tree.get("arms", {}).items()],
+        tasks=tasks_of(tree.get("tasks", ["gsm8k"])),
+        models=tree.get("models", ["embedded"]),
+        seeds=tree.get("seeds", 3),
+        settings=tree.get("settings", {}),
+        variants=tree.get("variants", {"": {}}),
+        reference=tree.get("reference"),
+        presets=tree.get("presets", ("auto",)),
+        transfer=tree.get("transfer", ()),
+    )
+
+
+def arm_of(name: str, table: Tree) -> Arm:
+    """An arm's table: its run settings, and what is said of the arm itself."""
+    own = {key: table[key] for key in ("recipe", "first_seed", "space") if key in table}
+    return Arm(name=name, tree={key: value for key, value in table.items() if key not in own}, **own)
+
+
+def tasks_of(tasks: Sequence[str] | Mapping[str, Tree]) -> Mapping[str, Tree]:
+    """Each task and the settings that go with it."""
+    return tasks if isinstance(tasks, Mapping) else {name: {} for name in tasks}
+
+
+def parse_arm(text: str) -> Arm:
+    """`grpo`, or `NAME=ALGO[@RECIPE][,SETTING=VALUE...]`.
+
+    Raises:
+        UserError: it reads otherwise.
+    """
+    head, *pairs = re.split(r",(?![^\[]*\])", text)  # commas inside brackets belong to a value
+    name, equals, algo = head.partition("=")
+    algo, _, recipe = (algo if equals else name).partition("@")
+    name = name if equals else head
+    if not algo:
+        raise UserError(f"--arms {text}: write ALGO or NAME=ALGO[@RECIPE][,SETTING=VALUE...]")
+    return Arm(name=name, tree={"algo_name": algo, **parse_settings(pairs, "--arms")}, recipe=recipe or None)
+
+
+def parse_settings(pairs: Sequence[str], flag: str) -> Tree:
+    """`algo.kl-coef=0.04` pairs as a tree; values as TOML reads them, else text.
+
+    Raises:
+        UserError: one is no pair.
+    """
+    tree: Tree = {}
+    for pair in pairs:
+        key, equals, value = pair.partition("=")
+        if not equals or not key:
+            raise UserError(f"{flag} {pair}: write SETTING=VALUE, such as algo.kl-coef=0.04")
+        tree = merge(tree, nested(key.replace("-", "_"), parse_value(value)))
+    return tree
+
+
+def parse_value(text: str) -> Any:  # noqa: ANN401 - any TOML value
+    """A TOML value; what is none is text."""
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        return text
+
+
+def schedule(study: Study, out: Path) -> list[Planned]:
+    """Every run, seed by seed, so that a study stopped half-way has whole pairs.
+
+    Raises:
+        UserError: a setting that is wrong, or arms that would not be compared fairly.
+    """
+    if not study.arms:
+        raise UserError("a study needs arms: --algos, --arms, or [arms.NAME] in its file")
+    names = [arm.name for arm in study.arms]
+    if len(set(names)) < len(names):
+        raise UserError(f"two arms are called {next(n for n in names if names.count(n) > 1)}; give each its own name")
+    if study.reference is not None and study.reference not in names:
+        raise UserError(f"reference {study.reference}: no such arm; there are {', '.join(names)}")
+    groups = [[chosen_of(study, arm, place, out) for arm in study.arms] for place in places(study)]
+    for group in groups:
+        refuse_unfair({run.arm: run.chosen for run in group})
+    offsets = [arm.first_seed for arm in study.arms]
+    return [
+        with_seed(run, offset + index)
+        for index in range(study.seeds)
+        for group in groups
+        for run, offset in zip(group, offsets, strict=True)
+    ]
+
+
+def places(study: Study) -> Iterator[Place]:
+    """Each comparison: variant, task, model, preset."""
+    return product(study.variants, study.tasks, study.models, study.presets)
+
+
+def chosen_of(study: Study, arm: Arm, place: Place, out: Path) -> Planned:
+    """An arm's settings in one place, resolved as the run itself will resolve them."""
+    variant, task, model, preset = place
+    tree = merge(merge(merge(study.settings, study.tasks[task]), study.variants[variant]), arm.tree)
+    tree = {"algo_name": arm.name, "preset": preset, **tree}
+    tree |= {"task_name": task, "model": model, "name": arm.name, "out": str(out)}
+    if arm.recipe is not None:
+        tree = with_recipe(tree, arm.recipe)
+    return Planned(arm=arm.name, place=place, chosen=resolve(from_tree(tree, f"arm {arm.name}")))
+
+
+def with_seed(run: Planned, seed: int) -> Planned:
+    """The same run under a seed."""
+    return replace(run, chosen=replace(run.chosen, config=replace(run.chosen.config, seed=seed)))

@@ -1,0 +1,1 @@
+"""Generators of problems from a seed, in the official row formats."""

@@ -1,0 +1,328 @@
+"""Records in, tables and figures out: hand-computed figures, honest words, a cache that notices changes."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from bench.report import gallery, listing
+from bench.report.claims import practical_comparison
+from bench.report.command import report
+from bench.report.efficiency import efficiency, equal_cost
+from bench.report.groups import settings
+from bench.report.listing import arms
+from bench.report.records import Records, find_runs, load
+from bench.report.results import comparisons, problem_difference, results, verdict
+from bench.report.tables import Table, number, percent
+from bench.stats import Estimate, paired
+from tests.bench.factory import make_run
+
+GIB = {"policy": 1.0, "reference": 1.0, "critic": 1.0, "reward_model": 1.0}
+
+
+def loaded(root: Path) -> Records:
+    return load(find_runs([root]), root.parent / "cache")
+
+
+def rows(table: Table | None) -> list[dict[str, str]]:
+    assert table is not None
+    return [{name: cell.text for name, cell in row.items()} for row in table.rows]
+
+
+def rewrite(path: Path, change: dict[str, Any]) -> None:
+    path.write_text(json.dumps(json.loads(path.read_text()) | change))
+
+
+def set_final(run: Path, accuracy: float) -> None:
+    lines = [json.loads(line) for line in (run / "evals.jsonl").read_text().splitlines()]
+    lines[-1]["accuracy"] = accuracy
+    (run / "evals.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+
+@pytest.fixture
+def study(tmp_path: Path) -> Path:
+    """Two arms by three seeds, final accuracies 0.52, 0.64, 0.43 and 0.50, 0.60, 0.40, all from 0.30."""
+    for seed, (a, b) in enumerate([(0.52, 0.50), (0.64, 0.60), (0.43, 0.40)]):
+        set_final(make_run(tmp_path / "runs", "ppo", seed), a)
+        set_final(make_run(tmp_path / "runs", "grpo", seed), b)
+    return tmp_path / "runs"
+
+
+def test_results_by_hand(study: Path) -> None:
+    grpo, ppo = rows(results(settings(loaded(study))))
+    # mean 0.53, s = 0.10536, t(0.975, 2) = 4.30265: half-width 0.26173
+    assert ppo["after"] == "53.0 [26.8, 79.2]"
+    assert ppo["gain"] == "+23.0 [-3.2, +49.2]"
+    assert ppo["before"] == "30.0"
+    assert ppo["in words"] == "no detectable gain"
+    assert grpo["arm"] == "grpo"
+    assert grpo["setting"] == "gsm8k (procedural), embedded, steps=12"
+
+
+def test_differences_by_hand(study: Path) -> None:
+    records = loaded(study)
+    (row,) = rows(comparisons(settings(records), records, None))
+    # 0.02, 0.04, 0.03 for ppo: 0.03 with half-width 0.0248, p = 0.0351; 5.6535 standard errors of 0.00577 detectable
+    assert row["arms"] == "ppo - grpo"
+    assert row["by seed"] == "+3.0 [+0.5, +5.5]"
+    assert row["p (Holm)"] == "0.035"
+    assert row["detectable"] == "3.3"
+    assert row["n"] == "3 pairs"
+    assert row["verdict"] == "ppo is better than grpo by 3.0 points"
+
+
+def test_pairing_by_problem_uses_the_recorded_verdicts(tmp_path: Path) -> None:
+    for arm, right in (("ppo", [1, 1, 0, 1]), ("grpo", [0, 1, 0, 1])):
+        run = make_run(tmp_path / "runs", arm, 0)
+        lines = [
+            {"step": 12, "split": "test", "task": "gsm8k", "problem": f"p{i}", "correct": bool(r)}
+            for i, r in enumerate(right)
+        ]
+        early = [line | {"step": 0, "correct": True} for line in lines]
+        (run / "eval_problems.jsonl").write_text("".join(json.dumps(line) + "\n" for line in early + lines))
+    records = loaded(tmp_path / "runs")
+    (setting,) = settings(records)
+    grpo, ppo = setting.arms
+    d = problem_difference(setting, ppo, grpo, records)
+    assert d is not None
+    assert (d.mean, d.error) == (0.25, 0.25)
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "p", "words"),
+    [
+        ([0.52, 0.64, 0.43], [0.50, 0.60, 0.40], 0.035, "x is better than y by 3.0 points"),
+        ([0.50, 0.60, 0.40], [0.52, 0.64, 0.43], 0.035, "y is better than x by 3.0 points"),
+        ([0.52, 0.64, 0.43], [0.50, 0.60, 0.40], 0.2, "after the correction for several comparisons"),
+        ([0.5, 0.6, 0.4], [0.6, 0.5, 0.4], 1.0, "no detectable difference at n=3 (minimum detectable: 32.6 points)"),
+        ([0.5, 0.6, 0.4], [0.5, 0.6, 0.4], 1.0, "the same result in every pair of runs"),
+        ([0.53, 0.75, 0.21], [0.52, 0.74, 0.20], None, "no verdict: the arms differ by 1.0 points each time"),
+        ([0.9, 0.9], [0.1, 0.2], None, "no verdict: 2 run(s) an arm, at least 3 are needed"),
+    ],
+)
+def test_verdicts_in_words(a: list[float], b: list[float], p: float | None, words: str) -> None:
+    assert words in verdict("x", "y", paired(a, b), p)
+
+
+def test_arms_on_other_seeds_are_compared_as_independent(tmp_path: Path) -> None:
+    for seed in range(3):
+        make_run(tmp_path / "runs", "a", seed, algo="grpo")
+        make_run(tmp_path / "runs", "b", seed + 10, algo="grpo")
+    records = loaded(tmp_path / "runs")
+    (row,) = rows(comparisons(settings(records), records, None))
+    assert row["n"] == "3 and 3, unpaired"
+
+
+def test_lost_runs_stay_visible(tmp_path: Path) -> None:
+    for seed in range(4):
+        make_run(tmp_path / "runs", "ppo", seed, status={0: "diverged", 1: None}.get(seed, "finished"), gain=0.4)
+        make_run(tmp_path / "runs", "grpo", seed, gain=0.4)
+    records = loaded(tmp_path / "runs")
+    found = settings(records)
+    ppo = next(row for row in rows(results(found)) if row["arm"] == "ppo")
+    assert ppo["runs"] == "2, 1 diverged, 1 unfinished"
+    # the diverged run counts at its last test accuracy, which is its start
+    arm = next(arm for arm in found[0].arms if arm.name == "ppo")
+    assert arm.values("final_accuracy")[0] == pytest.approx(0.3)
+    assert 1 not in arm.values("final_accuracy")
+    (row,) = rows(comparisons(found, records, None))
+    assert row["verdict"].endswith("(ppo: 1 of 4 diverged; ppo: 1 of 4 without result)")
+    assert row["n"] == "3 pairs"
+
+
+def test_a_run_that_failed_says_why(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "runs", "ppo", 0, status=None)
+    (run / "failure.json").write_text(json.dumps({"message": "error: no space left", "exit_code": 2}))
+    (row,) = rows(listing.runs(settings(loaded(tmp_path / "runs"))))
+    assert (row["status"], row["message"]) == ("failed", "error: no space left")
+    (result,) = rows(results(settings(loaded(tmp_path / "runs"))))
+    assert result["runs"] == "0, 1 failed"
+
+
+def test_settings_are_never_mixed(tmp_path: Path) -> None:
+    make_run(tmp_path / "runs", "ppo", 0)
+    other = make_run(tmp_path / "runs", "grpo", 0)
+    official = {"source": "hub", "origin": "openai/gsm8k", "num_rows": 1319, "sha256": "9" * 64}
+    rewrite(other / "provenance.json", {"data": {"test": official}})
+    longer = make_run(tmp_path / "runs", "dapo", 0)
+    rewrite(longer / "config.json", {"budget": "steps=99"})
+    stricter = make_run(tmp_path / "runs", "rloo", 0)
+    rewrite(stricter / "config.json", {"eval": {"limit": 100, "checkpoint": "last"}})
+    found = settings(loaded(tmp_path / "runs"))
+    assert {setting.label: [arm.name for arm in setting.arms] for setting in found} == {
+        "gsm8k (procedural), embedded, steps=99": ["dapo"],
+        "gsm8k (openai/gsm8k test, 1319), embedded, steps=12": ["grpo"],
+        "gsm8k (procedural), embedded, steps=12, limit 500": ["ppo"],
+        "gsm8k (procedural), embedded, steps=12, limit 100": ["rloo"],
+    }
+
+
+def test_the_later_run_of_a_seed_counts(tmp_path: Path) -> None:
+    first, second = (make_run(tmp_path / name, "ppo", 0) for name in ("runs/a", "runs/b"))
+    set_final(first, 0.4)
+    set_final(second, 0.8)
+    rewrite(second / "provenance.json", {"started_at": "2026-12-01T00:00:00+00:00"})
+    (setting,) = settings(loaded(tmp_path / "runs"))
+    assert setting.arms[0].values("final_accuracy") == {0: 0.8}
+
+
+def test_a_torn_last_row_is_dropped(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "runs", "ppo", 0, status=None)
+    with (run / "steps.jsonl").open("a") as file:
+        file.write('{"step": 13, "reward/me')
+    assert loaded(tmp_path / "runs").steps["step"].max() == 12
+
+
+def test_the_cache_gives_the_same_and_notices_changes(study: Path) -> None:
+    first, again = loaded(study), loaded(study)
+    for name in ("runs", "steps", "evals", "problems", "completions"):
+        left, right = getattr(first, name), getattr(again, name)
+        pd.testing.assert_frame_equal(left.astype({"path": str}), right.astype({"path": str}))
+    set_final(next(study.glob("*-ppo-*-s0")), 0.99)
+    make_run(study, "dapo", 0)
+    changed = loaded(study)
+    assert len(changed.runs) == 7
+    assert changed.evals["accuracy"].max() == 0.99
+    assert not changed.evals.duplicated(["path", "step", "split"]).any()
+    for path in study.glob("*-dapo-*"):
+        path.rename(study.parent / "elsewhere")
+    assert len(loaded(study).runs) == 6
+
+
+def test_no_runs_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match="no run directory"):
+        find_runs([tmp_path])
+
+
+def test_at_equal_cost_by_hand(tmp_path: Path) -> None:
+    curve = {"ppo": [0.3, 0.4, 0.5], "grpo": [0.3, 0.5, 0.6]}
+    for arm, heights in curve.items():
+        run = make_run(tmp_path / "runs", arm, 0)
+        evals = [
+            {
+                "step": i,
+                "split": "validation",
+                "task": "gsm8k",
+                "accuracy": h,
+                "num_problems": 10,
+                "data/samples_generated": 100 * i,
+                "cost/device_s": (2 if arm == "ppo" else 1) * i,
+            }
+            for i, h in enumerate(heights)
+        ]
+        ends = [evals[i] | {"split": "test", "accuracy": 0.99} for i in (0, 2)]
+        (run / "evals.jsonl").write_text("".join(json.dumps(row) + "\n" for row in [ends[0], *evals, ends[1]]))
+    records = loaded(tmp_path / "runs")
+    found = {(row["cost in"], row["arm"]): row for row in rows(efficiency(settings(records), records, 0.45))}
+    samples, seconds = found["generated samples", "ppo"], found["training seconds", "ppo"]
+    assert (samples["up to"], samples["accuracy there"], samples["mean accuracy"]) == ("200", "50.0", "40.0")
+    assert samples["median cost to it"] == "150"
+    # ppo is followed to 4 s, but grpo only to 2 s: there ppo stands at 0.4
+    assert (seconds["up to"], seconds["accuracy there"], seconds["mean accuracy"]) == ("2", "40.0", "35.0")
+    assert found["generated samples", "grpo"]["median cost to it"] == "75"
+    differences = {row["cost in"]: row for row in rows(equal_cost(settings(records), records, None, 0.45))}
+    assert differences["training seconds"]["accuracy there"] == "-20.0"
+    assert differences["training seconds"]["cost saved"] == "-1.25"  # ppo not there after the whole 2 s, grpo at 0.75 s
+
+
+def claim(records: Records, aspect: str) -> tuple[str, str]:
+    found = {row["aspect"]: row for row in rows(practical_comparison(settings(records), records))}
+    return found[aspect]["verdict"], found[aspect]["measured here"]
+
+
+def test_claims_are_judged_by_measurement(tmp_path: Path) -> None:
+    for seed in range(3):
+        make_run(tmp_path / "runs", "ppo", seed, gain=0.2)
+        make_run(tmp_path / "runs", "grpo", seed, gain=0.4)
+    records = loaded(tmp_path / "runs")
+    assert claim(records, "models in memory") == ("not supported", "PPO 2 (policy, critic); GRPO 2 (policy, reference)")
+    assert claim(records, "reward")[0] == "not supported"  # PPO learned from a rule
+    assert claim(records, "advantage")[0] == "not measured here"
+    assert claim(records, "sparse rewards")[0] == "not measured here"
+    assert claim(records, "best for")[0] == "supported"
+    assert claim(records, "sample efficiency")[0] == "not supported"
+    assert claim(records, "compute per step") == (
+        "not supported",
+        "outputs a prompt: PPO 1, GRPO 8; at equal outputs a step, "
+        "GRPO over PPO: seconds 0.423, FLOPs of the run 0.423",
+    )
+
+
+def test_textbook_ppo_supports_the_claim_on_models(tmp_path: Path) -> None:
+    for arm, roles in (("ppo", GIB), ("grpo", {"policy": 1.0, "reference": 1.0})):
+        run = make_run(tmp_path / "runs", arm, 0)
+        lines = [json.loads(line) for line in (run / "steps.jsonl").read_text().splitlines()]
+        kept = [{k: v for k, v in line.items() if not k.startswith("memory/")} for line in lines]
+        kept = [line | {f"memory/{role}_gib": size for role, size in roles.items()} for line in kept]
+        (run / "steps.jsonl").write_text("".join(json.dumps(line) + "\n" for line in kept))
+    records = loaded(tmp_path / "runs")
+    assert claim(records, "models in memory")[0] == "supported"
+    assert claim(records, "memory overhead")[0] == "supported"
+
+
+def test_arms_show_only_what_differs(study: Path) -> None:
+    assert {row["differs in"]: (row["ppo"], row["grpo"]) for row in rows(arms(settings(loaded(study))))} == {
+        "algo.group_size": ("1", "8"),
+        "algo.kl_coef": ("0.0", "0.04"),
+        "algo_name": ("ppo", "grpo"),
+    }
+
+
+def test_missing_figures_are_absent_and_never_zero(tmp_path: Path) -> None:
+    assert number(None).value is None
+    assert number(float("nan")).text == "-"
+    assert percent(None).text == "-"
+    assert percent(Estimate(mean=0.5, low=None, high=None, n=1)).text == "50.0"
+    make_run(tmp_path / "runs", "grpo", 0)
+    page = report([tmp_path / "runs"], tmp_path / "out")
+    memory = pd.read_csv(page.parent / "tables" / "memory.csv")
+    assert memory["critic"].isna().all()
+    assert memory["reference"].item() == pytest.approx(0.0015)
+
+
+def test_figures_are_labelled_and_say_their_n(tmp_path: Path) -> None:
+    for size in (4, 8, 16):
+        for seed in range(3):
+            make_run(tmp_path / "runs", f"g{size}", seed, algo="grpo", config={"algo": {"group_size": size}})
+    for seed in range(3):
+        make_run(tmp_path / "runs", "ppo", seed)
+    records = loaded(tmp_path / "runs")
+    figures = {figure.name: figure for figure in gallery.draw(settings(records), records, None)}
+    expected = "learning seeds differences sweep cost_accuracy step_time memory training critic"
+    assert set(figures) == set(expected.split())
+    for figure in figures.values():
+        for axes in figure.canvas.axes:
+            assert axes.get_xlabel(), figure.name
+        texts = [text.get_text() for text in figure.canvas.findobj(lambda o: hasattr(o, "get_text"))]
+        assert "n=" in " ".join(texts) or "n = " in figure.caption, figure.name
+    assert figures["sweep"].canvas.axes[0].get_xlabel() == "algo.group_size"
+
+
+def test_arms_are_shown_in_the_order_asked_for(study: Path) -> None:
+    records = loaded(study)
+    (setting,) = settings(records)
+    first, second = (arm.name for arm in setting.arms)
+    (turned,) = settings(records, [second, first])
+    assert [arm.name for arm in turned.arms] == [second, first]
+
+
+def test_a_mean_curve_ends_where_its_first_finished_run_does(tmp_path: Path) -> None:
+    """Past that point a mean over the runs left would move because runs leave, not because any learns."""
+    for seed, steps in enumerate((4, 4, 8)):
+        make_run(tmp_path / "runs", "grpo", seed, steps=steps, config={"budget": "samples=1024"})
+    records = loaded(tmp_path / "runs")
+    figures = {figure.name: figure for figure in gallery.draw(settings(records), records, None)}
+    ends = {max(line.get_xdata()[-1] for line in axes.lines) for axes in figures["training"].canvas.axes if axes.lines}  # type: ignore[index]
+    assert ends == {4}
+    samples = figures["learning"].canvas.axes[0]
+    short = records.steps.groupby("path", observed=True)["data/samples_generated"].max().min()
+    assert max(samples.lines[0].get_xdata()) == short  # type: ignore[arg-type]
+
+
+def test_the_report_never_loads_torch() -> None:
+    code = "import bench.report.command, bench.stats, sys; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
