@@ -6,7 +6,7 @@ from typing import Literal
 
 from algorithms.core import Algorithm
 from bench.ground.budget import Budget
-from tasks.core import Source, Task
+from tasks.core import Source, Split, Task
 
 ASSETS = Path(__file__).parent / "assets"
 EMBEDDED = "embedded"
@@ -165,10 +165,17 @@ class EvalConfig:
     """Steps between evaluations on the validation split; 0 makes none."""
     validation_limit: int = 200
     """Problems of the validation split."""
+    validation_samples: int | None = None
+    """Sampled completions a problem of the validation split. None: num_samples."""
     checkpoint: Literal["last", "best"] = "last"
     """Which weights the final test evaluation reads: the last, or the best on validation."""
     seed: int = 20_000
     """Of the sampled completions: equal for every arm and seed."""
+
+    def samples_on(self, split: Split) -> int:
+        """Sampled completions a problem."""
+        given = self.validation_samples if split == "validation" else None
+        return self.num_samples if given is None else given
 
 
 @dataclass(frozen=True, kw_only=True)

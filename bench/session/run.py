@@ -213,7 +213,8 @@ class Session:
 
     def _evaluate(self, state: State, split: Split, weights: Iterator[tuple[str, Tensor]] | None = None) -> float:
         """Judge the policy, or these weights."""
-        config, loaded = self.config.eval, self.loaded
+        loaded = self.loaded
+        config = replace(self.config.eval, num_samples=self.config.eval.samples_on(split))
         if split not in loaded.data:
             return -1.0
         with loaded.meter.phase("evaluate"):

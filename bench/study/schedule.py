@@ -49,6 +49,7 @@ KEYS = (
     "equal",
 )
 MOST_PRIMARY = 3
+EVALUATED: Tree = {"eval": {"limit": 500, "num_samples": 8, "validation_samples": 4}}  # where a study says nothing
 Space = Mapping[str, Sequence[Any]]
 Place = tuple[str, str, str, str]
 
@@ -272,7 +273,7 @@ def places(study: Study) -> Iterator[Place]:
 def chosen_of(study: Study, arm: Arm, place: Place, out: Path) -> Planned:
     """An arm's settings in one place, resolved as the run itself will resolve them."""
     variant, task, model, preset = place
-    tree = merge(merge(merge(study.settings, study.tasks[task]), study.variants[variant]), arm.tree)
+    tree = merge(merge(merge(merge(EVALUATED, study.settings), study.tasks[task]), study.variants[variant]), arm.tree)
     tree = {"algo_name": arm.name, "preset": preset, **tree}
     tree |= {"task_name": task, "model": model, "name": arm.name, "out": str(out)}
     if arm.recipe is not None:
