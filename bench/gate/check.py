@@ -36,7 +36,7 @@ class CheckConfig:
     """Hold this tree against a base: exit code 0 passed, 1 worse, 2 usage, 3 cannot judge."""
 
     tiers: tuple[Literal[1, 2, 3], ...] = (1,)
-    """Tiers to judge by. 1: results against goldens. 2: throughput and memory against --base. 3: accuracy over seeds."""
+    """Tiers. 1: results against goldens. 2: throughput and memory against --base. 3: accuracy over seeds."""
     algo: Annotated[tuple[str, ...], tyro.conf.arg(aliases=["--algos"])] = ()
     """Methods, `pkg.mod:Class` for one's own. None: every one for tier 1, grpo and ppo for tiers 2 and 3."""
     base: str | None = None

@@ -27,7 +27,7 @@ class EvalCommand:
     """Evaluate a model on held-out problems, by the sampling that runs are evaluated with."""
 
     model: str = EMBEDDED
-    """Model to evaluate: a run directory (its last checkpoint), a folder, a Hugging Face id, `embedded` or `smollm2-135m`."""
+    """Model: a run directory (its last checkpoint), a folder, a Hugging Face id, `embedded` or `smollm2-135m`."""
     task: tuple[str, ...] = ()
     """Tasks; several measure transfer. None given: the run's own task, else gsm8k."""
     split: Literal["validation", "test"] = "test"

@@ -37,6 +37,9 @@ RENAMED = {
     "lora_rank": "lora.rank",
     "completion_tokens": "sampling.max_new_tokens",
     "prompt_tokens": "max_prompt_tokens",
+    "kl_coef": "algo.kl_coef",
+    "group_size": "algo.group_size",
+    "dtype": "engine.dtype",
 }  # settings by the name that they had, in flags, files and records, and by the one that they have; both are read
 SWITCHES = ("--engine.gradient-checkpointing",)  # `--name` and `--no-name`, where None is a third choice
 LISTS = ("--engine.offload", "--lora.targets")  # several values, with commas or without
