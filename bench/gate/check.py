@@ -36,7 +36,7 @@ class CheckConfig:
     """Hold this tree against a base: exit code 0 passed, 1 worse, 2 usage, 3 cannot judge."""
 
     tiers: tuple[Literal[1, 2, 3], ...] = (1,)
-    """1: results against goldens. 2: throughput and memory against --base. 3: accuracy over seeds."""
+    """Tiers. 1: results against goldens. 2: throughput and memory against --base. 3: accuracy over seeds."""
     algo: Annotated[tuple[str, ...], tyro.conf.arg(aliases=["--algos"])] = ()
     """Methods, `pkg.mod:Class` for one's own. None: every one for tier 1, grpo and ppo for tiers 2 and 3."""
     base: str | None = None
@@ -44,21 +44,21 @@ class CheckConfig:
     tolerance: tuple[str, ...] = ()
     """How much worse is still good, such as 'throughput: -10%' 'memory/policy: +2%' 'accuracy: -5'."""
     task: str = "gsm8k"
-    """Of tiers 2 and 3."""
+    """Task of tiers 2 and 3."""
     model: str = "embedded"
-    """Of tiers 2 and 3."""
+    """Model of tiers 2 and 3."""
     budget: str = "samples=2560"
-    """Of a run in tier 3."""
+    """Budget of each run in tier 3."""
     set: tuple[str, ...] = ()
     """Settings of tiers 2 and 3, SETTING=VALUE, such as samples-per-step=64."""
     seeds: int = 4
     """Runs a side at the first look of tier 3."""
     max_seeds: int = 12
-    """Runs a side at the last one."""
+    """Runs a side at the last look of tier 3."""
     pairs: int = 8
     """Steps a side at the first look of tier 2."""
     max_pairs: int = 40
-    """Steps a side at the last one."""
+    """Steps a side at the last look of tier 2."""
     jobs: int = 1
     """Runs at once in tier 3."""
     runs: Path | None = None

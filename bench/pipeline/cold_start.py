@@ -42,7 +42,7 @@ class ColdStart:
     out: Path
     """Folder to make; it must not exist."""
     seed: int = 0
-    """Decides the initial weights and the demonstrations."""
+    """Seed of the initial weights and the demonstrations."""
     num_updates: int | None = None
     """Optimizer updates. None: the number that made the shipped model."""
     quiet: bool = False

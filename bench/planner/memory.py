@@ -16,7 +16,8 @@ from typing import Literal, get_args
 from bench.ground.words import GIB
 from bench.models.shape import ModelShape
 from bench.planner.activations import inner_width, recomputed_bytes, saved_bytes
-from bench.planner.job import BYTES, Job, OptimizerName
+from bench.planner.job import BYTES, Job
+from bench.planner.setting import OptimizerName
 
 Phase = Literal["rollout", "score", "logprobs", "update_critic", "update_policy"]
 Role = Literal[

@@ -88,6 +88,11 @@ def resolve(model: str) -> ModelShape:
     raise ValueError(f"unknown model {model!r}: {_suggest(model)}, or give a folder with a config.json")
 
 
+def name_for_run(model: str) -> str:
+    """The model as `bench run` knows it: a size of the table is some model's of the hub."""
+    return model if model == "smollm2-135m" else ALIASES.get(model.lower(), model)
+
+
 def _read(model: str, text: str) -> ModelShape:
     try:
         return ModelShape.from_config(json.loads(text))

@@ -15,9 +15,10 @@ from bench.ground.files import read_rows
 from bench.ground.words import GIB
 from bench.machine.presets import Preset, devices, load
 from bench.planner import tables
-from bench.planner.job import Job, Method, Setting, Workload, offload_of
+from bench.planner.job import Job, Method, Workload
 from bench.planner.memory import Memory, Role, memory
 from bench.planner.methods import of_algorithm
+from bench.planner.setting import EngineSetting
 from bench.planner.sizes import resolve
 from bench.planner.step_time import step_seconds
 
@@ -156,7 +157,7 @@ def _gib(run: str, what: str, predicted: float, measured: float | None) -> Compa
 def jobs(config: Tree, provenance: Tree, steps: Steps, method: Method) -> tuple[Job, Job]:
     """The run as a job with the lengths that were seen, and with whole budgets, which the cache has room for."""
     preset = hardware(config, provenance)
-    engine, location = config["engine"], provenance["model"]["location"]
+    location = provenance["model"]["location"]
     prompt, completion = (int(max(row[name] for row in steps)) for name in LENGTHS)
     job = Job(
         model=config["model"],
@@ -169,17 +170,7 @@ def jobs(config: Tree, provenance: Tree, steps: Steps, method: Method) -> tuple[
         ),
         preset=preset,
         reward_shape=resolve(learned) if (learned := config.get("reward_model", {}).get("path")) else None,
-        setting=Setting(
-            train_engine=engine.get("train") or "torch",
-            rollout_engine=engine.get("rollout", "hf"),
-            zero_stage=engine.get("zero") or 0,
-            offload=offload_of(engine.get("offload", ())),
-            dtype=engine["dtype"],
-            lora_rank=config.get("lora", {}).get("rank", 0),
-            gradient_checkpointing=engine["gradient_checkpointing"],
-            micro_batch_tokens=engine["micro_batch_tokens"],
-            rollout_batch_size=engine["rollout_batch_size"],
-        ),
+        setting=EngineSetting.of_run(config),
     )
     budget = config["sampling"]["max_new_tokens"]
     return job, replace(job, workload=replace(job.workload, completion_tokens=budget))

@@ -16,7 +16,7 @@ def refuse_unfair(arms: Mapping[str, Chosen]) -> None:
         UserError: names the setting and both values.
     """
     for name, chosen in arms.items():
-        by_steps = chosen.config.limit.kind == "steps"
+        by_steps = chosen.config.parsed_budget.kind == "steps"
         if by_steps and chosen.config.algo.max_rounds > 1 and len(arms) > 1:
             raise UserError(f"unfair: a step of {name} may generate more samples than others'; use --budget samples=N")
     (first_name, first), *others = ((name, fair_part(chosen)) for name, chosen in arms.items())
@@ -32,6 +32,6 @@ def fair_part(chosen: Chosen) -> dict[str, str]:
     flat = flatten(chosen.tree())
     equal = EQUAL | {"sampling.max_new_tokens"} | {name for name in flat if name.startswith(("eval.", "task."))}
     equal -= {name for name in flat if name.startswith("task.weights.")}
-    if chosen.config.limit.kind == "steps":
+    if chosen.config.parsed_budget.kind == "steps":
         equal.add("samples_per_step")
     return {name: flat[name] for name in equal if name in flat}

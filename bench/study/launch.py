@@ -83,7 +83,7 @@ def estimate_s(to_do: Sequence[Planned], folders: Sequence[Path]) -> float | Non
                 rates.setdefault(kind, []).append(seconds / end["steps"])
     total = 0.0
     for run in to_do:
-        config, budget = run.chosen.config, run.chosen.config.limit
+        config, budget = run.chosen.config, run.chosen.config.parsed_budget
         steps = {"steps": budget.amount, "samples": budget.amount / config.samples_per_step}.get(budget.kind)
         known = rates.get((run.chosen.algo_name, run.chosen.task_name, config.model))
         if budget.kind == "seconds":

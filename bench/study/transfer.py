@@ -42,7 +42,7 @@ def checkpoints(outcomes: Sequence[Outcome]) -> Iterator[tuple[str, str, list[st
             continue
         config = outcome.run.chosen.config
         flags = ["--limit", str(config.eval.limit or 500), "--num-samples", str(config.eval.num_samples)]
-        flags += ["--max-new-tokens", str(config.sampling.budget)]
+        flags += ["--max-new-tokens", str(config.sampling.generation_budget)]
         start = start_of(outcome.path)
         if start not in seen:
             seen.add(start)

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from bench.machine.presets import Efficiency, load
 from bench.planner import tables
-from bench.planner.config import PlanConfig
+from bench.planner.config import PlanConfig, PlannedAlgorithm, PlannedEngine, PlannedLora, PlannedReward
 from bench.planner.job import Job
 from bench.planner.memory import fits, memory
 from bench.planner.plan import jobs, plan
@@ -202,6 +202,8 @@ def test_the_largest_micro_batch_fits_and_twice_as_much_does_not() -> None:
 
 # -- the command
 
+FOUR = ("4xA100-80GB",)
+
 
 def run(tmp_path: Path, **changes: Any) -> int:  # noqa: ANN401 - any setting
     return plan(PlanConfig(out=tmp_path, quiet=True, **changes))
@@ -245,14 +247,14 @@ def test_the_algorithms_own_settings_say_which_models_are_held() -> None:
         return {job.method.name: job.method.models(reward_model=job.reward_shape is not None) for job in planned}
 
     assert held() == {"ppo": 2, "grpo": 2}
-    assert held(kl_coef=0.0) == {"ppo": 2, "grpo": 1}
-    assert held(kl_coef=0.1) == {"ppo": 3, "grpo": 2}
-    assert held(kl_coef=0.1, reward="model") == {"ppo": 4, "grpo": 3}
+    assert held(algo=PlannedAlgorithm(kl_coef=0.0)) == {"ppo": 2, "grpo": 1}
+    assert held(algo=PlannedAlgorithm(kl_coef=0.1)) == {"ppo": 3, "grpo": 2}
+    assert held(algo=PlannedAlgorithm(kl_coef=0.1), reward="model") == {"ppo": 4, "grpo": 3}
 
 
 def test_weights_only(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    changes: dict[str, Any] = {"weights_only": True, "dtype": "float16", "kl_coef": 0.1, "reward": "model"}
-    assert plan(PlanConfig(out=tmp_path, **changes)) == 0
+    engine, algo = PlannedEngine(dtype="float16"), PlannedAlgorithm(kl_coef=0.1)
+    assert plan(PlanConfig(out=tmp_path, weights_only=True, engine=engine, algo=algo, reward="model")) == 0
     printed = " ".join(capsys.readouterr().out.split())
     assert "ppo, 7b in float16, weights only: 4 x 14 GB = 56 GB by the name" in printed
     assert "grpo, 7b in float16, weights only: 3 x 14 GB = 42 GB by the name" in printed
@@ -266,14 +268,15 @@ def test_weights_only(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Non
         ({"gpus": ("4xA100-81GB",)}, "the nearest is A100-80GB, or give --memory-gb"),
         ({"presets": ("4xA100",)}, "unknown preset '4xA100': the nearest is 4xA100-80GB"),
         ({"algos": ("pppo",)}, "unknown algorithm 'pppo'"),
-        ({"gpus": ("4xA100-80GB",), "zero_stage": 2, "offload": "params"}, "--offload params needs --zero-stage 3"),
-        ({"gpus": ("4xA100-80GB",), "train_engine": "torch"}, "the torch engine trains on one device"),
-        ({"gpus": ("4xA100-80GB",), "rollout_devices": 4}, "leaves none of 4 devices"),
-        ({"gpus": ("4xA100-80GB",), "tensor_parallel": 3}, "must divide the devices that generate"),
-        ({"gpus": ("4xA100-80GB",), "budget": "samples"}, "expected steps=N"),
+        ({"gpus": FOUR, "engine": PlannedEngine(zero=2, offload=("params",))}, "--offload params needs --zero 3"),
+        ({"gpus": FOUR, "engine": PlannedEngine(train="torch")}, "--engine torch is one process, and here are 4"),
+        ({"gpus": FOUR, "engine": PlannedEngine(offload=("none", "params"))}, "--offload none goes with nothing else"),
+        ({"gpus": FOUR, "rollout_devices": 4}, "leaves none of 4 devices"),
+        ({"gpus": FOUR, "engine": PlannedEngine(tensor_parallel=3)}, "must divide the devices that generate"),
+        ({"gpus": FOUR, "budget": "samples"}, "expected steps=N"),
         ({"samples_per_step": 0}, "--samples-per-step must be positive"),
-        ({"lora_rank": -1}, "--lora-rank must not be negative"),
-        ({"reward_model": "7b"}, "held only with --reward model"),
+        ({"lora": PlannedLora(rank=-1)}, "--lora.rank must not be negative"),
+        ({"reward_model": PlannedReward(path="7b")}, "held only with --reward model"),
         ({"validate": (Path("nowhere"),)}, "nowhere: not a run directory"),
     ],
 )
