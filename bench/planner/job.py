@@ -48,10 +48,6 @@ class Workload:
     def sequence_tokens(self) -> int:
         return self.prompt_tokens + self.completion_tokens
 
-    @property
-    def total_tokens(self) -> int:
-        return self.samples_per_step * self.sequence_tokens
-
 
 @dataclass(frozen=True, kw_only=True)
 class Setting:

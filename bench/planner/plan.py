@@ -1,9 +1,10 @@
 """`bench plan`: what each method would need on given hardware, before anybody rents it. No engine, no weights."""
 
-import sys
 from collections.abc import Iterator
 from dataclasses import replace
 
+from bench.ground.errors import UserError
+from bench.ground.words import GIB
 from bench.machine.presets import Preset, load, parse_gpus
 from bench.planner.config import SEARCHED, PlanConfig
 from bench.planner.job import Job, Setting, Workload
@@ -12,19 +13,15 @@ from bench.planner.sizes import resolve
 
 
 def plan(config: PlanConfig) -> int:
-    """Print and write the plan; 0 when something fits, 1 when nothing does, 2 after one line for a user's mistake."""
-    try:
-        if config.validate:
-            from bench.planner.validate import report
+    """Print and write the plan; 0 when something fits, 1 when nothing does.
 
-            return report(config.validate, config.out, quiet=config.quiet)
-        return _plan(config)
-    except ValueError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
+    Raises:
+        UserError: what cannot be planned.
+    """
+    if config.validate:
+        from bench.planner.validate import report
 
-
-def _plan(config: PlanConfig) -> int:
+        return report(config.validate, config.out, quiet=config.quiet)
     from bench.planner import show
 
     planned = list(jobs(config))
@@ -37,7 +34,7 @@ def jobs(config: PlanConfig) -> Iterator[Job]:
     """One for each algorithm and configuration, at the preset's setting with the flags over it.
 
     Raises:
-        ValueError: unknown model, algorithm or hardware, or flags that contradict each other.
+        UserError: unknown model, algorithm or hardware, or flags that contradict each other.
     """
     check(config)
     shape = resolve(config.model)
@@ -69,17 +66,17 @@ def check(config: PlanConfig) -> None:
     for name in (*positive, "group_size", "tensor_parallel", "memory_gb"):
         value = getattr(config, name)
         if value is not None and value <= 0:
-            raise ValueError(f"--{name.replace('_', '-')} must be positive, got {value}")
+            raise UserError(f"--{name.replace('_', '-')} must be positive, got {value}")
     for name in ("lora_rank", "rollout_devices", "kl_coef", "price", "verifier_s"):
         value = getattr(config, name)
         if value is not None and value < 0:
-            raise ValueError(f"--{name.replace('_', '-')} must not be negative, got {value}")
+            raise UserError(f"--{name.replace('_', '-')} must not be negative, got {value}")
     if config.completion_tokens < 2:
-        raise ValueError("--completion-tokens must be at least 2: the first comes with the prompt")
+        raise UserError("--completion-tokens must be at least 2: the first comes with the prompt")
     if config.reward_model and config.reward == "rule":
-        raise ValueError("--reward-model is held only with --reward model")
+        raise UserError("--reward-model is held only with --reward model")
     if not config.algos:
-        raise ValueError("--algos: name at least one algorithm")
+        raise UserError("--algos: name at least one algorithm")
 
 
 def configurations(config: PlanConfig) -> list[Preset]:
@@ -89,7 +86,7 @@ def configurations(config: PlanConfig) -> list[Preset]:
     presets = [load(name) for name in config.presets]
     if config.memory_gb is None:
         return presets
-    gib = config.memory_gb * 1e9 / 2**30
+    gib = config.memory_gb * 1e9 / GIB
     return [replace(preset, device=replace(preset.device, memory_gib=gib)) for preset in presets]
 
 
@@ -97,7 +94,7 @@ def setting(config: PlanConfig, preset: Preset) -> Setting:
     """The preset's, with the flags over it.
 
     Raises:
-        ValueError: flags that contradict each other.
+        UserError: flags that contradict each other.
     """
     start = Setting(
         train_engine=preset.train_engine,
@@ -118,7 +115,7 @@ def setting(config: PlanConfig, preset: Preset) -> Setting:
         start = replace(start, zero_stage=3)
     chosen = replace(start, **flags)
     if found := chosen.contradictions(preset.num_devices):
-        raise ValueError(f"{preset.name}: {found[0]}")
+        raise UserError(f"{preset.name}: {found[0]}")
     return chosen
 
 

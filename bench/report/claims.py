@@ -7,8 +7,8 @@ from typing import Literal
 import numpy as np
 
 from bench.ground.words import MODELS
-from bench.report.efficiency import curves, horizon_of
-from bench.report.groups import Arm, Setting, differ
+from bench.report.comparison import Arm, Comparison, differ
+from bench.report.curves import curves, horizon_of
 from bench.report.health import broken
 from bench.report.records import Records
 from bench.report.tables import Row, Table, percent, points, quantity, text
@@ -21,9 +21,9 @@ UNMEASURED: Finding = ("", "not measured here")
 
 @dataclass(frozen=True, kw_only=True)
 class Duel:
-    """A PPO arm and a GRPO arm of one setting."""
+    """A PPO arm and a GRPO arm of one comparison."""
 
-    setting: Setting
+    comparison: Comparison
     records: Records
     ppo: Arm
     grpo: Arm
@@ -156,8 +156,8 @@ def sparse_rewards(duel: Duel) -> Finding:
 
 
 def sample_efficiency(duel: Duel) -> Finding:
-    found = curves(duel.setting, duel.records, "samples")
-    end = horizon_of(duel.setting, found)
+    found = curves(duel.comparison, duel.records, "samples")
+    end = horizon_of(duel.comparison, found)
     heights = [
         {seed: h for seed, (x, y) in found.get(arm.name, {}).items() if (h := mean_height(x, y, end)) is not None}
         for arm in (duel.grpo, duel.ppo)
@@ -187,17 +187,17 @@ CLAIMS: tuple[tuple[str, str, str, Callable[[Duel], Finding]], ...] = (
 )
 
 
-def practical_comparison(settings: Sequence[Setting], records: Records) -> Table | None:
-    """Ten aspects for every setting that has both methods; None where none has."""
+def practical_comparison(comparisons: Sequence[Comparison], records: Records) -> Table | None:
+    """Ten aspects for every comparison that has both methods; None where none has."""
     rows: list[Row] = []
-    for setting in settings:
-        duel = _duel(setting, records)
+    for comparison in comparisons:
+        duel = _duel(comparison, records)
         for aspect, ppo, grpo, measure in CLAIMS if duel else ():
             assert duel is not None
             words, verdict = measure(duel)
             rows.append(
                 {
-                    "setting": text(setting.label),
+                    "setting": text(comparison.label),
                     "aspect": text(aspect),
                     "claimed of PPO": text(ppo),
                     "claimed of GRPO": text(grpo),
@@ -213,12 +213,12 @@ def practical_comparison(settings: Sequence[Setting], records: Records) -> Table
     return Table(name="claims", title="The practical comparison", note=note, rows=rows) if rows else None
 
 
-def _duel(setting: Setting, records: Records) -> Duel | None:
+def _duel(comparison: Comparison, records: Records) -> Duel | None:
     """The plainest arm of each method: the one that carries its name, else the first."""
     chosen: dict[str, Arm] = {}
     for algo in ("ppo", "grpo"):
-        named = [arm for arm in setting.arms if arm.algo == algo]
+        named = [arm for arm in comparison.arms if arm.algo == algo]
         if not named:
             return None
         chosen[algo] = next((arm for arm in named if arm.name == algo), named[0])
-    return Duel(setting=setting, records=records, ppo=chosen["ppo"], grpo=chosen["grpo"])
+    return Duel(comparison=comparison, records=records, ppo=chosen["ppo"], grpo=chosen["grpo"])

@@ -8,11 +8,11 @@ from typing import Annotated
 import tyro
 from tabulate import tabulate
 
+from bench.ground.comparable import terms
 from bench.ground.errors import UserError
 from bench.ground.tree import flatten, merge
 from bench.report.command import report
 from bench.report.tables import Row, Table, text
-from bench.study.fairness import fair_part
 from bench.study.launch import Launcher, Outcome, estimate_s, lock, minutes, split
 from bench.study.schedule import Planned, Study, parse_arm, parse_settings, parse_value, read, said, schedule
 from bench.study.transfer import measure, table
@@ -175,7 +175,7 @@ def differences(group: dict[str, Planned]) -> str:
 
 def equal(run: Planned) -> str:
     """What was checked to be equal, the part that people ask for."""
-    part = fair_part(run.chosen)
+    part = terms(run.chosen.tree())
     shown = ("budget", "samples_per_step", "eval.every", "eval.limit", "eval.num_samples", "sampling.max_new_tokens")
     return "equal for all: " + ", ".join(f"{name} {part[name]}" for name in shown if name in part)
 

@@ -1,6 +1,5 @@
 """How training on one task changes others: each finished run, and the model it started from, through `bench eval`."""
 
-import json
 import os
 import subprocess
 import sys
@@ -9,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from bench.ground.files import read_rows
-from bench.report.groups import differ
+from bench.ground.runs import read_document
+from bench.report.comparison import differ
 from bench.report.tables import Row, Table, percent, points, share, text
 from bench.stats import estimate
 from bench.study.launch import Outcome, last_line
@@ -52,7 +52,7 @@ def checkpoints(outcomes: Sequence[Outcome]) -> Iterator[tuple[str, str, list[st
 
 def start_of(path: Path) -> str:
     """Where the run's first weights came from."""
-    return str(json.loads((path / "provenance.json").read_text())["model"]["location"])
+    return str(read_document(path, "provenance.json", "model")["model"]["location"])
 
 
 def start_name(location: str) -> str:

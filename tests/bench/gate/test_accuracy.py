@@ -18,8 +18,8 @@ from tests.bench.factory import make_run
 MARGIN = -0.05
 
 
-def results(*accuracy: float, first_seed: int = 0, setting: str = "[]", **extra: object) -> Results:
-    return Results(setting=setting, accuracy=dict(enumerate(accuracy, start=first_seed)), **extra)  # type: ignore[arg-type]
+def results(*accuracy: float, first_seed: int = 0, terms: dict[str, str] | None = None, **extra: object) -> Results:
+    return Results(terms=terms or {}, accuracy=dict(enumerate(accuracy, start=first_seed)), **extra)  # type: ignore[arg-type]
 
 
 def verdict(head: Results, base: Results) -> str:
@@ -56,11 +56,8 @@ def test_what_is_lost_never_passes() -> None:
 
 
 def test_other_settings_cannot_be_judged() -> None:
-    here = json.dumps([{"budget": "samples=10"}, {}, 64, "cpu"])
-    there = json.dumps([{"budget": "samples=20"}, {}, 64, "cpu"])
-    finding = judge_accuracy(
-        "x", results(0.8, 0.8, 0.8, setting=here), results(0.8, 0.8, 0.8, setting=there), -0.05, 0.95
-    )
+    here, there = {"budget": "samples=10"}, {"budget": "samples=20"}
+    finding = judge_accuracy("x", results(0.8, 0.8, 0.8, terms=here), results(0.8, 0.8, 0.8, terms=there), -0.05, 0.95)
     assert finding.status == "cannot judge"
     assert "samples=10" in finding.detail
 
