@@ -73,21 +73,23 @@ def results_of(rows: Sequence[Mapping[str, Any]], terms: Terms) -> Results:
 def judge_accuracy(subject: str, head: Results, base: Results, margin: float, level: float) -> Finding:
     """One look. `margin` is a negative fraction."""
     if different := unequal(head.terms, base.terms):
-        return told(subject, "cannot judge", "other settings", margin, detail=different)
+        return accuracy_finding(subject, "cannot judge", "other settings", margin, detail=different)
     if base.lost:
-        return told(subject, "cannot judge", "the base has lost runs", margin, detail=words(base.lost))
+        return accuracy_finding(
+            subject, "cannot judge", "the base has lost runs", margin, detail=lost_in_words(base.lost)
+        )
     if head.lost:
-        return told(subject, "worse", "runs without a result", margin, detail=words(head.lost))
-    difference = differ(head.accuracy, base.accuracy, level)
+        return accuracy_finding(subject, "worse", "runs without a result", margin, detail=lost_in_words(head.lost))
+    difference = head_minus_base(head.accuracy, base.accuracy, level)
     sizes = f"{len(head.accuracy)} runs against {len(base.accuracy)}"
     if difference is None or difference.low is None or difference.high is None:
         why = "too few runs" if difference is None else "every run differs by the same, which leaves no spread"
-        return told(subject, "cannot judge", f"{why}: {sizes}", margin, {"n": len(head.accuracy)})
+        return accuracy_finding(subject, "cannot judge", f"{why}: {sizes}", margin, {"n": len(head.accuracy)})
     verdict: Status = "pass" if difference.low > margin else "worse" if difference.high < margin else "cannot judge"
     mean, low, high = (100 * x for x in (difference.mean, difference.low, difference.high))
     used = {seed: base.accuracy[seed] for seed in head.accuracy} if difference.paired else base.accuracy
     means = [estimate(list(side.values())).mean for side in (used, head.accuracy)]
-    return told(
+    return accuracy_finding(
         subject,
         verdict,
         f"{mean:+.1f} [{low:+.1f}, {high:+.1f}] points",
@@ -95,11 +97,11 @@ def judge_accuracy(subject: str, head: Results, base: Results, margin: float, le
         {"difference": mean / 100, "low": low / 100, "high": high / 100, "level": level, "n": len(head.accuracy)},
         detail=f"{means[0]:.1%} -> {means[1]:.1%}, {sizes}{', paired by seed' * difference.paired}"
         + little_to_lose(means[0], base.start, margin)
-        + not_said(head, base),
+        + left_open(head, base),
     )
 
 
-def differ(head: Mapping[int, float], base: Mapping[int, float], level: float) -> Difference | None:
+def head_minus_base(head: Mapping[int, float], base: Mapping[int, float], level: float) -> Difference | None:
     """Head minus base, paired where the base has every seed of the head, else as independent runs."""
     if min(len(head), len(base)) < MIN_T:
         return None
@@ -114,7 +116,7 @@ def little_to_lose(mean: float, start: float | None, margin: float) -> str:
     return f"; the base gains only {100 * gain:.1f} points" if gain is not None and gain < -2 * margin else ""
 
 
-def told(
+def accuracy_finding(
     subject: str,
     verdict: Status,
     measured: str,
@@ -135,7 +137,7 @@ def told(
     )
 
 
-def words(lost: Mapping[int, str]) -> str:
+def lost_in_words(lost: Mapping[int, str]) -> str:
     """`seed 3: diverged in step 4: ...`."""
     return "; ".join(f"seed {seed}: {why}" for seed, why in sorted(lost.items()))
 
@@ -146,7 +148,7 @@ def unequal(head: Terms, base: Terms) -> str:
     return "; ".join(f"{name}: {head[name]} here, {base[name]} in the base" for name in different)
 
 
-def not_said(head: Results, base: Results) -> str:
+def left_open(head: Results, base: Results) -> str:
     """What had to be left open: terms that one side does not record, and runs of either that count for nothing."""
     parts: list[str] = []
     for side, mine, other in (("the base", base.terms, head.terms), ("these runs", head.terms, base.terms)):

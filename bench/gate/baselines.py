@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from bench.gate.accuracy import Results
-from bench.gate.verdict import signed
+from bench.gate.verdict import signature
 from bench.ground.comparable import CHECKSUMS, Terms, terms
 from bench.ground.errors import UserError
 from bench.ground.files import read_json, write_json
@@ -20,7 +20,7 @@ def baseline_path(folder: Path, subject: str, setting: Mapping[str, Any], preset
     return folder / (preset or "unknown") / ("-".join(parts).replace(":", ".") + ".json")
 
 
-def place_of(results: Results, subject: str, folder: Path) -> Path:
+def baseline_of_results(results: Results, subject: str, folder: Path) -> Path:
     """The same, from runs."""
     return baseline_path(folder, subject, results.terms, results.preset)
 
@@ -61,19 +61,19 @@ def move_baseline(path: Path, subject: str, results: Results, reason: str) -> st
         raise UserError(f"{subject}, seed {seed}: {why}; a baseline must not hide that")
     old: dict[str, Any] = read_json(path) if path.exists() else {"accuracy": {}, "history": []}
     before = estimate(list(old["accuracy"].values())) if old["accuracy"] else None
-    changed = f"{said(before)} -> {said(estimate(list(results.accuracy.values())))}"
+    changed = f"{accuracy_in_words(before)} -> {accuracy_in_words(estimate(list(results.accuracy.values())))}"
     content = {
         "method": subject,
         "setting": results.terms,
         "start": results.start,
         "accuracy": {str(seed): value for seed, value in sorted(results.accuracy.items())},
-        "history": [*old["history"], signed(reason) | commit() | {"changed": changed}],
+        "history": [*old["history"], signature(reason) | commit() | {"changed": changed}],
     }
     path.parent.mkdir(parents=True, exist_ok=True)
     write_json(path, content)
     return f"{subject}: {changed}; {path}"
 
 
-def said(value: Estimate | None) -> str:
+def accuracy_in_words(value: Estimate | None) -> str:
     """`80.3% (8 runs)`."""
     return "none" if value is None else f"{value.mean:.1%} ({value.n} runs)"

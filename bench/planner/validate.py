@@ -12,7 +12,7 @@ from rich.console import Console
 
 from bench.ground.errors import UserError
 from bench.ground.runs import read_document, read_steps
-from bench.ground.words import GIB, ROLES
+from bench.ground.words import GIB, ROLES, Phase
 from bench.machine.presets import Preset, devices, load
 from bench.planner import tables
 from bench.planner.job import Job, Method, Setting, Workload, offload_of
@@ -23,7 +23,7 @@ from bench.planner.step_time import step_seconds
 
 Tree = dict[str, Any]
 Steps = list[Tree]
-MEASURED_PHASES = ("rollout", "logprobs", "update")
+MEASURED_PHASES: tuple[Phase, ...] = ("rollout", "logprobs", "update")
 LENGTHS = ("prompt/length_max", "completion/length_max")
 
 

@@ -20,7 +20,7 @@ from bench.report.gallery import draw
 from bench.report.hardware import hardware
 from bench.report.health import stability, verifier
 from bench.report.listing import arms, provenance, runs
-from bench.report.page import examples, write
+from bench.report.page import examples, write_page
 from bench.report.records import Records, load
 from bench.report.results import arm_differences, results
 from bench.report.tables import Table
@@ -90,12 +90,12 @@ def report(
     pictures = [f"![{figure.title}](figures/{figure.name}.png)\n\n{figure.caption}\n" for figure in figures]
     summary = [line for line in (question, *introduction(found, records)) if line]
     verdicts = [table.markdown() for table in tables[:2]]
-    (out / "summary.md").write_text("\n".join([*verdicts, *(f"{line}\n" for line in left_out(found))]))
+    (out / "summary.md").write_text("\n".join([*verdicts, *(f"{line}\n" for line in left_out_in_words(found))]))
     (out / "report.md").write_text(
         "\n".join([f"# {title}\n", *(f"{line}\n" for line in summary), *(t.markdown() for t in tables), *pictures])
     )
     page = out / "index.html"
-    write(page, title=title, summary=summary, tables=tables, figures=figures, examples=examples(found, records))
+    write_page(page, title=title, summary=summary, tables=tables, figures=figures, examples=examples(found, records))
     return page
 
 
@@ -132,10 +132,10 @@ def introduction(found: Sequence[Comparison], records: Records) -> list[str]:
             "The embedded model has under half a million parameters and was given planted errors at its cold start; "
             "most of what training gains is undoing them. What it shows need not hold for a large model."
         )
-    return [*lines, *left_out(found)]
+    return [*lines, *left_out_in_words(found)]
 
 
-def left_out(found: Sequence[Comparison]) -> list[str]:
+def left_out_in_words(found: Sequence[Comparison]) -> list[str]:
     """A line that says how many runs count nowhere, and why; none where all of them count."""
     rows = [row for comparison in found for _, row in comparison.left_out.iterrows()]
     if not rows:

@@ -66,7 +66,7 @@ class Comparison:
         return {str(path): int(seed) for seed, path in arm.counted["path"].items()}
 
 
-def differ(a: dict[int, float], b: dict[int, float]) -> Difference | None:
+def difference_by_seed(a: dict[int, float], b: dict[int, float]) -> Difference | None:
     """First minus second, paired by seed where at least two seeds are shared, else as independent runs."""
     shared = sorted(set(a) & set(b))
     if len(shared) >= 2 or (shared and len(a) == len(b) == 1):

@@ -2,7 +2,7 @@
 
 from bench.ground.words import ROLES, STEP_PHASES
 from bench.report.comparison import Arm, Comparison
-from bench.report.figures import Drawn, counted_axis, legend, looks, new, sizes, stacked
+from bench.report.figures import Drawn, blank_canvas, counted_axis, legend, looks, runs_an_arm, stacked
 from bench.report.records import Records
 
 
@@ -15,12 +15,12 @@ def memory_by_role(comparison: Comparison, records: Records) -> Drawn | None:
         return None
     large = max(map(sum, zip(*held.values(), strict=True))) > 2048
     unit = {role: [size / 1024 if large else size for size in part] for role, part in held.items()}
-    canvas, (axes,) = new(1, 1, 2 + 0.5 * len(comparison.arms))
+    canvas, (axes,) = blank_canvas(1, 1, 2 + 0.5 * len(comparison.arms))
     stacked(axes, [arm.name for arm in comparison.arms], unit, "GiB" if large else "MiB")
     legend(canvas, axes)
     caption = (
-        f"Bytes held by role, counted from storages, largest over a run's steps, mean over runs ({sizes(comparison)}). "
-        "The cache of the rollout and the activations of the update never exist at once."
+        f"Bytes held by role, counted from storages, largest over a run's steps, mean over runs "
+        f"({runs_an_arm(comparison)}). The cache of the rollout and the activations of the update never exist at once."
     )
     return "Memory by role", caption, canvas
 
@@ -32,10 +32,10 @@ def step_time(comparison: Comparison, records: Records) -> Drawn | None:
     known = {phase: part for phase, part in parts.items() if any(part)}
     if not known:
         return None
-    canvas, (axes,) = new(1, 1, 2 + 0.5 * len(comparison.arms))
+    canvas, (axes,) = blank_canvas(1, 1, 2 + 0.5 * len(comparison.arms))
     stacked(axes, [arm.name for arm in comparison.arms], known, "seconds a step")
     legend(canvas, axes)
-    return "Where a step's time goes", f"Mean over steps, then over runs ({sizes(comparison)}).", canvas
+    return "Where a step's time goes", f"Mean over steps, then over runs ({runs_an_arm(comparison)}).", canvas
 
 
 def _mean(arm: Arm, column: str) -> float:
@@ -47,7 +47,7 @@ def cost_accuracy(comparison: Comparison, records: Records) -> Drawn | None:
     """Final accuracy against seconds and FLOPs of the run."""
     del records
     axes_of = {"cost/device_s": "training seconds", "cost/flops": "estimated FLOPs"}
-    canvas, panels = new(1, 2, 4)
+    canvas, panels = blank_canvas(1, 2, 4)
     drawn = False
     for axes, (column, label) in zip(panels, axes_of.items(), strict=True):
         for arm, look in zip(comparison.arms, looks(comparison).values(), strict=True):
@@ -72,7 +72,11 @@ def cost_accuracy(comparison: Comparison, records: Records) -> Drawn | None:
         counted_axis(axes)
     legend(canvas, panels[0])
     return (
-        ("Accuracy against cost", f"A small marker a run, a large one the mean ({sizes(comparison)}).", canvas)
+        (
+            "Accuracy against cost",
+            f"A small marker a run, a large one the mean ({runs_an_arm(comparison)}).",
+            canvas,
+        )
         if drawn
         else None
     )

@@ -2,10 +2,10 @@
 
 from collections.abc import Callable, Sequence
 
-from bench.report.comparison import Comparison, differ
+from bench.report.comparison import Comparison, difference_by_seed
 from bench.report.curves import AXES, Curves, Floats, curves, horizon_of, target_of
 from bench.report.records import Records
-from bench.report.results import adjust, lost, pairs, verdict
+from bench.report.results import adjust, lost_in_words, pairs, verdict
 from bench.report.tables import Cell, Row, Table, number, percent, points, quantity, text
 from bench.stats import Estimate, estimate, first_reached, mean_height, restricted_times, time_to_target, value_at
 
@@ -43,15 +43,15 @@ def _efficiency(comparison: Comparison, name: str, part: Curves, label: str, end
         "cost in": text(label),
         "arm": text(name),
         "up to": number(end),
-        "accuracy there": percent(_over([value_at(x, y, end) for x, y in part.values()])),
-        "mean accuracy": percent(_over([mean_height(x, y, end) for x, y in part.values()])),
+        "accuracy there": percent(_mean_of_known([value_at(x, y, end) for x, y in part.values()])),
+        "mean accuracy": percent(_mean_of_known([mean_height(x, y, end) for x, y in part.values()])),
         "target": percent(goal),
         "reached": Cell(text=f"{arrival.num_reached} of {arrival.n}", value=arrival.num_reached),
         "median cost to it": number(arrival.median),
     }
 
 
-def _over(values: Sequence[float | None]) -> Estimate | None:
+def _mean_of_known(values: Sequence[float | None]) -> Estimate | None:
     known = [value for value in values if value is not None]
     return estimate(known) if known else None
 
@@ -87,7 +87,7 @@ def _equal_cost(
     there = {name: _per_seed(value_at, part, end) for name, part in found.items()}
     height = {name: _per_seed(mean_height, part, end) for name, part in found.items()}
     times = {name: _restricted(part, goal, end) for name, part in found.items()}
-    differences = [differ(there[a.name], there[b.name]) for a, b in matched]
+    differences = [difference_by_seed(there[a.name], there[b.name]) for a, b in matched]
     rows: list[Row] = []
     for (a, b), d, p in zip(matched, differences, adjust([d and d.p for d in differences]), strict=True):
         rows.append(
@@ -95,9 +95,9 @@ def _equal_cost(
                 "setting": text(comparison.label),
                 "cost in": text(label),
                 "arms": text(f"{a.name} - {b.name}"),
-                "verdict": text(verdict(a.name, b.name, d, p) + lost(a, b)),
+                "verdict": text(verdict(a.name, b.name, d, p) + lost_in_words(a, b)),
                 "accuracy there": points(d),
-                "mean accuracy": points(differ(height[a.name], height[b.name])),
+                "mean accuracy": points(difference_by_seed(height[a.name], height[b.name])),
                 "cost saved": quantity(_saved(times[a.name], times[b.name], end)),
             }
         )
@@ -106,7 +106,7 @@ def _equal_cost(
 
 def _saved(first: dict[int, float], second: dict[int, float], end: float) -> Estimate | None:
     """How much sooner the first arm arrives. With more censoring its t interval would cover less than it claims."""
-    d = differ(second, first)
+    d = difference_by_seed(second, first)
     if d is None:
         return None
     censored = max(sum(t >= end for t in times.values()) / len(times) for times in (first, second))

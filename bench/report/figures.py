@@ -50,7 +50,7 @@ def style() -> Generator[None]:
         yield
 
 
-def new(rows: int, columns: int, height: float) -> tuple[Canvas, list[Axes]]:
+def blank_canvas(rows: int, columns: int, height: float) -> tuple[Canvas, list[Axes]]:
     """An empty canvas of (rows x columns) panels."""
     canvas = Canvas(figsize=(WIDTH, height), layout="constrained")
     panels = canvas.subplots(rows, columns, squeeze=False)
@@ -126,7 +126,7 @@ def stacked(axes: Axes, names: Sequence[str], parts: dict[str, list[float]], uni
     axes.grid(visible=False, axis="y")
 
 
-def sizes(comparison: Comparison) -> str:
+def runs_an_arm(comparison: Comparison) -> str:
     """`n = 5 runs each`, or arm by arm."""
     counts = {arm.name: len(arm.counted) for arm in comparison.arms}
     if len(set(counts.values())) == 1:

@@ -87,7 +87,7 @@ def verifier(comparisons: Sequence[Comparison]) -> Table:
     return Table(name="verifier", title="Verifier and completions", note=note, rows=rows)
 
 
-def broken(arm: Arm) -> int:
+def num_broken(arm: Arm) -> int:
     """Runs that diverged or ended below their start."""
     start, final = arm.values("start_accuracy"), arm.values("final_accuracy")
     diverged = set(arm.runs.index[arm.runs["status"] == "diverged"])

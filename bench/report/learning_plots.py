@@ -4,7 +4,17 @@ import numpy as np
 
 from bench.report.comparison import Arm, Comparison
 from bench.report.curves import AXES, Curves, curves, horizon_of
-from bench.report.figures import Axes, Drawn, Look, counted_axis, draw_band, legend, looks, new, sizes
+from bench.report.figures import (
+    Axes,
+    Drawn,
+    Look,
+    blank_canvas,
+    counted_axis,
+    draw_band,
+    legend,
+    looks,
+    runs_an_arm,
+)
 from bench.report.records import Frame, Records
 
 TRAINING = {
@@ -20,7 +30,7 @@ GRID = 60  # points at which runs of unequal steps are averaged
 
 def learning_curves(comparison: Comparison, records: Records) -> Drawn | None:
     """Accuracy against samples, tokens, seconds and FLOPs."""
-    canvas, panels = new(2, 2, 7)
+    canvas, panels = blank_canvas(2, 2, 7)
     drawn = False
     for axes, (axis, (_, label)) in zip(panels, AXES.items(), strict=True):
         found = curves(comparison, records, axis)
@@ -40,9 +50,9 @@ def learning_curves(comparison: Comparison, records: Records) -> Drawn | None:
         counted_axis(axes)
     legend(canvas, panels[0])
     caption = (
-        f"Accuracy during training, mean and 95% t interval over seeds ({sizes(comparison)}); the grey line marks the "
-        "cost that every finished run reached; a mean ends where the first finished run of its arm does. A cross marks "
-        "where a run diverged; the mean goes on with the others."
+        f"Accuracy during training, mean and 95% t interval over seeds ({runs_an_arm(comparison)}); the grey line "
+        "marks the cost that every finished run reached; a mean ends where the first finished run of its arm does. A "
+        "cross marks where a run diverged; the mean goes on with the others."
     )
     return ("Learning curves", caption, canvas) if drawn else None
 
@@ -67,7 +77,7 @@ def training_metrics(comparison: Comparison, records: Records) -> Drawn | None:
     present = {name: label for name, label in TRAINING.items() if name in records.steps}
     if not present:
         return None
-    canvas, panels = new(2, 3, 6)
+    canvas, panels = blank_canvas(2, 3, 6)
     for axes, (name, label) in zip(panels, present.items(), strict=False):
         for arm, look in zip(comparison.arms, looks(comparison).values(), strict=True):
             table = _by_step(comparison, arm, records.steps, name)
@@ -80,7 +90,7 @@ def training_metrics(comparison: Comparison, records: Records) -> Drawn | None:
     for axes in panels[len(present) :]:
         axes.set_axis_off()
     legend(canvas, panels[0])
-    caption = f"Training metrics by step, mean and 95% t interval over seeds ({sizes(comparison)})."
+    caption = f"Training metrics by step, mean and 95% t interval over seeds ({runs_an_arm(comparison)})."
     return "Training metrics", caption, canvas
 
 
@@ -104,7 +114,7 @@ def critic(comparison: Comparison, records: Records) -> Drawn | None:
     positions = sorted(
         (c for c in steps if c.startswith("critic/error_at/")), key=lambda c: float(c.rpartition("/")[2])
     )
-    canvas, panels = new(1, 2 if positions else 1, 3.6)
+    canvas, panels = blank_canvas(1, 2 if positions else 1, 3.6)
     drawn = False
     for arm, look in zip(comparison.arms, looks(comparison).values(), strict=True):
         table = _by_step(comparison, arm, steps, "critic/explained_variance")
@@ -125,6 +135,6 @@ def critic(comparison: Comparison, records: Records) -> Drawn | None:
     legend(canvas, panels[0])
     caption = (
         "How well the critic predicts the return before each update, and by position over the second half of the run; "
-        f"mean and 95% t interval over seeds ({sizes(comparison)})."
+        f"mean and 95% t interval over seeds ({runs_an_arm(comparison)})."
     )
     return ("The critic", caption, canvas) if drawn else None

@@ -73,26 +73,28 @@ def provenance(comparisons: Sequence[Comparison]) -> Table:
                 {
                     "setting": text(comparison.label),
                     "arm": text(arm.name),
-                    "commit": _all(
+                    "commit": _each_value(
                         found, lambda p: str(p.get("commit", "unknown"))[:10] + "+ (dirty)" * bool(p.get("dirty"))
                     ),
-                    "device": _all(found, lambda p: p.get("device")),
-                    "versions": _all(found, lambda p: ", ".join(f"{k} {v}" for k, v in p.get("versions", {}).items())),
-                    "data (test)": _all(found, lambda p: _data(p, "test")),
-                    "data (train)": _all(found, lambda p: _data(p, "train")),
-                    "prompt": _all(
+                    "device": _each_value(found, lambda p: p.get("device")),
+                    "versions": _each_value(
+                        found, lambda p: ", ".join(f"{k} {v}" for k, v in p.get("versions", {}).items())
+                    ),
+                    "data (test)": _each_value(found, lambda p: _data(p, "test")),
+                    "data (train)": _each_value(found, lambda p: _data(p, "train")),
+                    "prompt": _each_value(
                         found, lambda p: str((p.get("data") or {}).get("test", {}).get("template_sha256", ""))[:8]
                     ),
                     "checkpoint tested": text(str((arm.config.get("eval") or {}).get("checkpoint", ""))),
                     "first run": text(str(arm.runs["started_at"].min())),
-                    "unsandboxed": _all(found, _unsandboxed),
+                    "unsandboxed": _each_value(found, _unsandboxed),
                 }
             )
     note = "As each run recorded it. A value that differs between the runs of an arm shows every variant."
     return Table(name="provenance", title="Provenance", note=note, rows=rows)
 
 
-def _all(found: Sequence[dict[str, Any]], read: Callable[[dict[str, Any]], Any]) -> Cell:
+def _each_value(found: Sequence[dict[str, Any]], read: Callable[[dict[str, Any]], Any]) -> Cell:
     return text(" | ".join(sorted({str(value) for p in found if (value := read(p))})))
 
 

@@ -4,8 +4,8 @@ import numpy as np
 import seaborn as sns
 
 from bench.ground.tree import flatten
-from bench.report.comparison import Arm, Comparison, differ
-from bench.report.figures import Drawn, looks, new, sizes
+from bench.report.comparison import Arm, Comparison, difference_by_seed
+from bench.report.figures import Drawn, blank_canvas, looks, runs_an_arm
 from bench.report.records import Records, pd
 from bench.report.results import pairs
 
@@ -19,7 +19,7 @@ def seeds(comparison: Comparison, records: Records) -> Drawn | None:
     ]
     if not rows:
         return None
-    canvas, (axes,) = new(1, 1, 1.6 + 0.55 * len(comparison.arms))
+    canvas, (axes,) = blank_canvas(1, 1, 1.6 + 0.55 * len(comparison.arms))
     palette = {name: look.colour for name, look in looks(comparison).items()}
     frame = pd.DataFrame(rows)
     sns.stripplot(
@@ -35,20 +35,20 @@ def seeds(comparison: Comparison, records: Records) -> Drawn | None:
         axes.axvline(100 * float(np.mean(starts)), color="0.5", linestyle=":", label="before training")
         axes.legend(loc="best")
     axes.set(xlabel="test accuracy after training, %", ylabel="")
-    caption = f"Final accuracy of every run (a dot a seed); bar: mean with 95% t interval ({sizes(comparison)})."
+    caption = f"Final accuracy of every run (a dot a seed); bar: mean with 95% t interval ({runs_an_arm(comparison)})."
     return "Seed by seed", caption, canvas
 
 
 def differences(comparison: Comparison, records: Records, reference: str | None) -> Drawn | None:
     """Pairwise differences with intervals."""
     found = [
-        (f"{a.name} - {b.name}", differ(a.values("final_accuracy"), b.values("final_accuracy")))
+        (f"{a.name} - {b.name}", difference_by_seed(a.values("final_accuracy"), b.values("final_accuracy")))
         for a, b in pairs(comparison, reference)
     ]
     known = [(name, d) for name, d in found if d is not None and d.low is not None and d.high is not None]
     if not known:
         return None
-    canvas, (axes,) = new(1, 1, 1.4 + 0.4 * len(known))
+    canvas, (axes,) = blank_canvas(1, 1, 1.4 + 0.4 * len(known))
     for y, (_, d) in enumerate(known):
         assert d.low is not None
         assert d.high is not None
@@ -74,7 +74,7 @@ def sweep(comparison: Comparison, records: Records) -> Drawn | None:
     if not found:
         return None
     field = next(iter(found.values()))[0]
-    canvas, (axes,) = new(1, 1, 4)
+    canvas, (axes,) = blank_canvas(1, 1, 4)
     palette = sns.color_palette("colorblind", 10)
     for i, (algo, (_, points)) in enumerate(found.items()):
         known = [(x, e) for x, arm in points if (e := arm.mean("final_accuracy")) is not None]
@@ -102,7 +102,7 @@ def sweep(comparison: Comparison, records: Records) -> Drawn | None:
         axes.set_xticks(sorted(set(values)), [f"{v:g}" for v in sorted(set(values))])
     axes.set(xlabel=field, ylabel="test accuracy after training, %")
     axes.legend()
-    return f"Over {field}", f"Mean and 95% t interval over seeds ({sizes(comparison)}).", canvas
+    return f"Over {field}", f"Mean and 95% t interval over seeds ({runs_an_arm(comparison)}).", canvas
 
 
 def swept(comparison: Comparison) -> dict[str, tuple[str, list[tuple[float, Arm]]]]:

@@ -17,7 +17,7 @@ FOLDER = Path(__file__).parent
 SHOWN = 4  # completions an arm
 
 
-def write(
+def write_page(
     path: Path,
     *,
     title: str,

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from itertools import combinations
 from typing import cast
 
-from bench.report.comparison import Arm, Comparison, differ
+from bench.report.comparison import Arm, Comparison, difference_by_seed
 from bench.report.records import Frame, Records
 from bench.report.tables import Cell, Row, Table, number, percent, points, text
 from bench.stats import MIN_BOOTSTRAP, MIN_T, Difference, bootstrap_t, by_problem, holm, probability_of_improvement
@@ -29,7 +29,7 @@ def results(comparisons: Sequence[Comparison]) -> Table:
 
 def _result(comparison: Comparison, arm: Arm) -> Row:
     before, after = arm.values("start_accuracy"), arm.values("final_accuracy")
-    gain = differ(after, before)
+    gain = difference_by_seed(after, before)
     trained = any(step > 0 for step in arm.values("final_step").values())
     return {
         "setting": text(comparison.label),
@@ -79,7 +79,7 @@ def arm_differences(comparisons: Sequence[Comparison], records: Records, referen
     rows: list[Row] = []
     for comparison in comparisons:
         matched = pairs(comparison, reference)
-        found = [differ(a.values("final_accuracy"), b.values("final_accuracy")) for a, b in matched]
+        found = [difference_by_seed(a.values("final_accuracy"), b.values("final_accuracy")) for a, b in matched]
         adjusted = adjust([None if d is None else d.p for d in found])
         for (a, b), difference, p in zip(matched, found, adjusted, strict=True):
             rows.append(_comparison(comparison, a, b, difference, p, records))
@@ -111,7 +111,7 @@ def _comparison(
     return {
         "setting": text(comparison.label),
         "arms": text(f"{a.name} - {b.name}"),
-        "verdict": text(verdict(a.name, b.name, difference, p) + lost(a, b)),
+        "verdict": text(verdict(a.name, b.name, difference, p) + lost_in_words(a, b)),
         "by seed": points(difference),
         "n": text("" if difference is None else _sizes(difference)),
         "p (Holm)": number(p, 2),
@@ -165,16 +165,18 @@ def verdict(a: str, b: str, difference: Difference | None, p: float | None) -> s
     return f"no detectable difference at n={min(difference.n)} ({detectable}){after}"
 
 
-def lost(*arms: Arm) -> str:
+def lost_in_words(*arms: Arm) -> str:
     """Which runs ended early or gave no result, in brackets; empty when all is well."""
     words = [
         f"{arm.name}: {arm.count('diverged')} of {len(arm.runs)} diverged" for arm in arms if arm.count("diverged")
     ]
-    words += [f"{arm.name}: {lost} of {len(arm.runs)} without result" for arm in arms if (lost := _without(arm))]
+    words += [
+        f"{arm.name}: {lost} of {len(arm.runs)} without result" for arm in arms if (lost := _num_without_result(arm))
+    ]
     return f" ({'; '.join(words)})" if words else ""
 
 
-def _without(arm: Arm) -> int:
+def _num_without_result(arm: Arm) -> int:
     return len(arm.runs) - len(arm.values("final_accuracy"))
 
 

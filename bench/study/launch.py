@@ -35,7 +35,7 @@ class Outcome:
     seconds: float | None = None  # wall clock, evaluation and start-up included
 
 
-def existing(runs: Path) -> dict[str, Path]:
+def recorded_runs(runs: Path) -> dict[str, Path]:
     """Fingerprint -> run directory, of everything below `runs`; of two alike, the later."""
     found: dict[str, Path] = {}
     for config in sorted(runs.glob("*/config.json")):
@@ -52,9 +52,9 @@ def wall_seconds(path: Path) -> float | None:
     return summary.stat().st_mtime - started
 
 
-def split(planned: Sequence[Planned], runs: Path) -> tuple[list[Outcome], list[tuple[Planned, Path | None]]]:
+def split_ended(planned: Sequence[Planned], runs: Path) -> tuple[list[Outcome], list[tuple[Planned, Path | None]]]:
     """What has ended, and what is to do: a run, and its directory where it was begun."""
-    known, ended, to_do = existing(runs), list[Outcome](), list[tuple[Planned, Path | None]]()
+    known, ended, to_do = recorded_runs(runs), list[Outcome](), list[tuple[Planned, Path | None]]()
     for run in planned:
         path = known.get(run.fingerprint)
         status = "new" if path is None else str(read_ending(path)["status"])
@@ -89,7 +89,7 @@ def estimate_s(to_do: Sequence[Planned], folders: Sequence[Path]) -> float | Non
     return total
 
 
-def lock(folder: Path) -> IO[str]:
+def lock_folder(folder: Path) -> IO[str]:
     """Held by this process and by the runs that it starts, so that no two of them ever write one study.
 
     Raises:
@@ -126,7 +126,9 @@ class Launcher:
                 for future in as_completed(futures):
                     outcomes.append(future.result())
                     left = (time.monotonic() - start) / len(outcomes) * (len(to_do) - len(outcomes))
-                    self.say(f"[{len(outcomes)}/{len(to_do)}] {describe(outcomes[-1])}; about {minutes(left)} left")
+                    self.say(
+                        f"[{len(outcomes)}/{len(to_do)}] {describe_outcome(outcomes[-1])}; about {minutes(left)} left"
+                    )
             except KeyboardInterrupt:
                 self._stopped.set()
                 for process in self._processes:
@@ -154,7 +156,7 @@ class Launcher:
             self._processes.append(process)
             code = process.wait()
             self._processes.remove(process)
-        path = path or existing(run.chosen.config.out).get(run.fingerprint)
+        path = path or recorded_runs(run.chosen.config.out).get(run.fingerprint)
         seconds = time.monotonic() - start
         if path is not None and (path / "summary.json").exists():
             (path / FAILURE).unlink(missing_ok=True)
@@ -181,7 +183,7 @@ def last_line(log: Path) -> str:
     return lines[-1] if lines else ""
 
 
-def describe(outcome: Outcome) -> str:
+def describe_outcome(outcome: Outcome) -> str:
     """One line."""
     took = "" if outcome.seconds is None else f" after {minutes(outcome.seconds)}"
     return f"{outcome.run.label}: {outcome.status}{took}" + (f" ({outcome.message})" if outcome.message else "")

@@ -13,7 +13,7 @@ from bench.ground.files import read_rows
 from bench.ground.tree import Tree, merge, nested
 from bench.report.tables import Cell, Row, Table, number, percent, text
 from bench.study.launch import Outcome
-from bench.study.schedule import Arm, Place, Planned, Space, Study, places, said, schedule
+from bench.study.schedule import Arm, Place, Planned, Space, Study, place_parts, places, schedule
 
 FIRST_SEED = 1_000_000  # of trials: apart from any report's
 
@@ -27,7 +27,7 @@ class Trial:
     run: Planned
 
 
-def points(space: Space, num_trials: int, arm: str) -> list[dict[str, Any]]:
+def draw_points(space: Space, num_trials: int, arm: str) -> list[dict[str, Any]]:
     """`num_trials` different settings of the space, drawn without replacement by a fixed seed.
 
     Raises:
@@ -45,7 +45,7 @@ def trials(study: Study, num_trials: int, out: Path) -> list[Trial]:
     """The trials of every arm in every place. They see the validation split only."""
     found: list[Trial] = []
     for arm in study.arms:
-        for index, point in enumerate(points(arm.space, num_trials, arm.name)):
+        for index, point in enumerate(draw_points(arm.space, num_trials, arm.name)):
             tried = replace(with_point(arm, point), name=f"{arm.name}~{index}", first_seed=FIRST_SEED)
             tried.tree.setdefault("algo_name", arm.name)
             settings = merge(study.settings, {"eval": {"limit": 0, "checkpoint": "last"}})
@@ -94,7 +94,7 @@ def winners(scored: Sequence[Scored]) -> dict[tuple[str, Place], Mapping[str, An
     return {key: point for key, (_, point) in best.items()}
 
 
-def tuned(study: Study, best: Mapping[tuple[str, Place], Mapping[str, Any]], out: Path) -> list[Planned]:
+def tuned_schedule(study: Study, best: Mapping[tuple[str, Place], Mapping[str, Any]], out: Path) -> list[Planned]:
     """The study's plan with each arm at its best point of each place."""
     found: list[Planned] = []
     for place in places(study):
@@ -111,7 +111,7 @@ def trials_table(scored: Sequence[Scored], outcomes: Sequence[Outcome]) -> Table
     rows: list[Row] = [
         {
             "arm": text(trial.arm.name),
-            "place": text(", ".join(said(trial.run.place))),
+            "place": text(", ".join(place_parts(trial.run.place))),
             "setting": text(", ".join(f"{k}={v}" for k, v in trial.point.items())),
             "validation accuracy": percent(accuracy),
             "status": text(outcome.status),
@@ -128,7 +128,7 @@ def sensitivity_table(scored: Sequence[Scored]) -> Table:
     """How much hangs on the tuning, beside the winner."""
     groups: dict[tuple[str, str], list[Scored]] = {}
     for trial, accuracy in scored:
-        place = ", ".join(said(trial.run.place))
+        place = ", ".join(place_parts(trial.run.place))
         groups.setdefault((trial.arm.name, place), []).append((trial, accuracy))
     rows: list[Row] = []
     for (arm, place), part in groups.items():

@@ -11,7 +11,7 @@ import pytest
 from bench.cli import main
 from bench.gate.accuracy import Results, judge_accuracy, level_of, read_runs
 from bench.gate.baselines import move_baseline, read_baseline
-from bench.gate.verdict import looks
+from bench.gate.verdict import look_sizes
 from bench.ground.errors import UserError
 from tests.bench.factory import make_run
 
@@ -70,7 +70,7 @@ def test_a_base_that_hardly_learns_is_pointed_out() -> None:
 def simulated(difference: float, sd: float, count: int = 2000) -> dict[str, float]:
     """Shares of verdicts of the whole sequential rule, unpaired seeds, by simulation."""
     draw = np.random.default_rng([int(-1000 * difference), int(1000 * sd)])
-    sizes = looks(4, 12)
+    sizes = look_sizes(4, 12)
     found = {"pass": 0, "worse": 0, "cannot judge": 0}
     for _ in range(count):
         base, head = draw.normal(0.8, sd, 12), draw.normal(0.8 + difference, sd, 12)

@@ -170,6 +170,34 @@ def test_the_later_run_of_a_seed_counts(tmp_path: Path) -> None:
     rewrite(second / "provenance.json", {"started_at": "2026-12-01T00:00:00+00:00"})
     (setting,) = comparisons_in(loaded(tmp_path / "runs"))
     assert setting.arms[0].values("final_accuracy") == {0: 0.8}
+    page = report([tmp_path / "runs"], tmp_path / "out")
+    counted, other = rows(listing.runs([setting]))
+    assert "left out" not in counted
+    assert other["left out"] == f"a later run of the same arm and seed counts: {second.name}"
+    assert "1 run(s) left out" in (page.parent / "summary.md").read_text()
+
+
+def test_runs_that_compare_would_refuse_are_not_merged(tmp_path: Path) -> None:
+    for name, change in {
+        "a": {"task": {"use_all": True}},
+        "b": {"source": "hub"},
+        "c": {"samples_per_step": 8},
+    }.items():
+        make_run(tmp_path / "runs" / name, "grpo", 0, config=change)
+    found = comparisons_in(loaded(tmp_path / "runs"))
+    assert len(found) == 3
+    assert len({comparison.label for comparison in found}) == 3
+
+
+def test_an_unsandboxed_run_shows(tmp_path: Path) -> None:
+    for arm, sandboxed in (("ppo", True), ("grpo", False)):
+        run = make_run(tmp_path / "runs", arm, 0)
+        data = json.loads((run / "provenance.json").read_text())["data"]
+        rewrite(run / "provenance.json", {"data": {k: part | {"sandboxed": sandboxed} for k, part in data.items()}})
+    shown = {
+        row["arm"]: row["unsandboxed"] for row in rows(listing.provenance(comparisons_in(loaded(tmp_path / "runs"))))
+    }
+    assert shown == {"ppo": "-", "grpo": "yes"}
 
 
 def test_a_torn_last_row_is_dropped(tmp_path: Path) -> None:
