@@ -30,7 +30,8 @@ FORMS = {
 }
 FEW = ("ppo", "grpo")  # methods of every form but the first
 UNLIKE = ("time/", "memory/", "perf/", "profile/", "cost/device_s")
-TIMED = ("seconds", "tokens/s", "s/step", "MFU", "GiB", "memory", "device")
+TIMED = ("seconds", "tokens/s", "s/step", "MFU", "GiB", "memory", "device", "run")
+UNLIKE_TABLES = ("memory.csv", "hardware.csv", "provenance.csv")
 
 
 def record(folder: Path, forms: list[str]) -> None:
@@ -71,7 +72,8 @@ def tables(folder: Path) -> dict[str, list[str]]:
 
         frame = pd.read_csv(path, dtype=str)
         kept = [c for c in frame.columns if not any(word in c for word in TIMED)]
-        found[path.name] = frame[kept].to_csv().splitlines()
+        if path.name not in UNLIKE_TABLES:
+            found[path.name] = [line for line in frame[kept].to_csv().splitlines() if "seconds" not in line]
     return found
 
 
