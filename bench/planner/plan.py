@@ -1,9 +1,10 @@
 """`bench plan`: what each method would need on given hardware, before anybody rents it. No engine, no weights."""
 
-import sys
 from collections.abc import Iterator
 from dataclasses import replace
 
+from bench.ground.errors import UserError
+from bench.ground.words import GIB
 from bench.machine.presets import Preset, load, parse_gpus
 from bench.planner.config import PlanConfig
 from bench.planner.job import Job, Workload
@@ -13,19 +14,15 @@ from bench.planner.sizes import resolve
 
 
 def plan(config: PlanConfig) -> int:
-    """Print and write the plan; 0 when something fits, 1 when nothing does, 2 after one line for a user's mistake."""
-    try:
-        if config.validate:
-            from bench.planner.validate import report
+    """Print and write the plan; 0 when something fits, 1 when nothing does.
 
-            return report(config.validate, config.out, quiet=config.quiet)
-        return _plan(config)
-    except ValueError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
+    Raises:
+        UserError: what cannot be planned.
+    """
+    if config.validate:
+        from bench.planner.validate import report
 
-
-def _plan(config: PlanConfig) -> int:
+        return report(config.validate, config.out, quiet=config.quiet)
     from bench.planner import show
 
     planned = list(jobs(config))
@@ -38,7 +35,7 @@ def jobs(config: PlanConfig) -> Iterator[Job]:
     """One for each algorithm and configuration, at the preset's setting with the flags over it.
 
     Raises:
-        ValueError: unknown model, algorithm or hardware, or flags that contradict each other.
+        UserError: unknown model, algorithm or hardware, or flags that contradict each other.
     """
     check(config)
     shape = resolve(config.model)
@@ -68,7 +65,7 @@ def check(config: PlanConfig) -> None:
     """Refuse what cannot be planned.
 
     Raises:
-        ValueError: says which flag, in one line.
+        UserError: says which flag, in one line.
     """
     engine = config.engine
     positive = {
@@ -97,7 +94,7 @@ def check(config: PlanConfig) -> None:
         (not config.algos, "--algos: name at least one algorithm"),
     ]
     if found := [message for wrong, message in rules if wrong]:
-        raise ValueError(found[0])
+        raise UserError(found[0])
 
 
 def configurations(config: PlanConfig) -> list[Preset]:
@@ -107,7 +104,7 @@ def configurations(config: PlanConfig) -> list[Preset]:
     presets = [load(name) for name in config.presets]
     if config.memory_gb is None:
         return presets
-    gib = config.memory_gb * 1e9 / 2**30
+    gib = config.memory_gb * 1e9 / GIB
     return [replace(preset, device=replace(preset.device, memory_gib=gib)) for preset in presets]
 
 
@@ -115,7 +112,7 @@ def setting_on(config: PlanConfig, preset: Preset) -> EngineSetting:
     """The preset's, with the flags over it.
 
     Raises:
-        ValueError: flags that contradict each other.
+        UserError: flags that contradict each other.
     """
     start = replace(
         EngineSetting.of_preset(preset),
@@ -132,5 +129,5 @@ def setting_on(config: PlanConfig, preset: Preset) -> EngineSetting:
         start = replace(start, zero_stage=3)
     chosen = replace(start, **flags)
     if found := chosen.contradictions(preset.num_devices):
-        raise ValueError(f"{preset.name}: {found[0]}")
+        raise UserError(f"{preset.name}: {found[0]}")
     return chosen

@@ -79,10 +79,7 @@ def hardware_of(config: RunConfig, processes: int) -> Preset:
     Raises:
         UserError: its devices are not here, or it has not one for each process.
     """
-    try:
-        return for_run(config.preset, cpu=on_cpu(config), processes=processes)
-    except ValueError as error:
-        raise UserError(str(error)) from error
+    return for_run(config.preset, cpu=on_cpu(config), processes=processes)
 
 
 def on_cpu(config: RunConfig) -> bool:
