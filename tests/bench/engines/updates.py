@@ -19,7 +19,7 @@ from bench.engines.build import in_dtype
 from bench.models.load import load_tokenizer
 from bench.ranks import Ranks, joined
 from bench.rollout import generator
-from bench.train import Learner
+from bench.train import Learner, Means, Schedule, Update
 from bench.trainer import TrainEngine, TrainSetup
 from tests.bench.support import rollout, tiny_llama
 
