@@ -182,7 +182,8 @@ class RunConfig:
     seed: int = 0
     """Fixes the prompt order, the samples and the minibatches of the run."""
     budget: str = "steps=24"
-    """What the run may use: steps=N, samples=N, tokens=N (generated) or seconds=N (of training, devices together)."""
+    """What the run may use: steps=N, samples=N, tokens=N (both generated), updates=N, flops=N or seconds=N (of
+    training, devices together)."""
     samples_per_step: int = 256
     """Completions of one step, equal for every algorithm compared."""
     rollout_lag: int = 0

@@ -89,12 +89,7 @@ def train(parts: Parts, state: State) -> Iterator[Step]:
 
 def used(budget: Budget, state: State) -> float:
     """Share of the budget behind us."""
-    return budget.fraction(
-        steps=state.step,
-        samples=state.counters["data/samples_generated"],
-        tokens=state.counters["data/tokens_generated"],
-        seconds=state.counters["cost/device_s"],
-    )
+    return budget.fraction(state.step, state.counters)
 
 
 def one_step(parts: Parts, state: State, progress: float) -> Step:

@@ -42,7 +42,7 @@ def of_algorithm(name: str, algorithm: Algorithm, critic_epochs: int = 1) -> Met
 
 
 def budget_samples(text: str, job: Job, samples_per_s: float | None) -> float | None:
-    """Samples that `--budget` amounts to; None where seconds cannot be turned into samples."""
+    """Samples that `--budget` amounts to; None where its unit cannot be turned into samples."""
     from bench.ground.budget import Budget
     from bench.ground.errors import UserError
 
@@ -54,7 +54,8 @@ def budget_samples(text: str, job: Job, samples_per_s: float | None) -> float | 
         "steps": job.workload.samples_per_step,
         "samples": 1,
         "tokens": 1 / job.workload.completion_tokens,
+        "updates": job.workload.samples_per_step / job.method.num_epochs / job.method.num_minibatches,
         "seconds": samples_per_s,
     }
-    unit = per_unit[budget.kind]
+    unit = per_unit.get(budget.kind)
     return budget.amount * unit if unit is not None else None

@@ -2,8 +2,9 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import tyro
 from tabulate import tabulate
@@ -12,11 +13,14 @@ from bench.ground.errors import UserError
 from bench.ground.tree import flatten, merge
 from bench.report.command import report
 from bench.report.tables import Row, Table, text
+from bench.study.equal import at_equal_cost, check_unit
 from bench.study.fairness import fair_part
 from bench.study.launch import Launcher, Outcome, estimate_s, lock, minutes, split
+from bench.study.register import register
 from bench.study.schedule import Planned, Study, parse_arm, parse_settings, parse_value, read, said, schedule
+from bench.study.sensitivity import tables
 from bench.study.transfer import measure, table
-from bench.study.tune import Trial, accuracy_of, sensitivity_table, trials, trials_table, tuned, winners
+from bench.study.tune import trials, tune, tuned
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,10 +49,14 @@ class CompareConfig:
     """Settings of every run, SETTING=VALUE, such as eval.every=4."""
     reference: str | None = None
     """Arm that the others are compared with. None: every two arms."""
-    tune: int = 0
-    """Trials of each arm over its space before the study, on validation."""
+    tune: int | None = None
+    """Points of each arm's space to try before the study, on validation. None: what the study's file says."""
+    tune_seeds: int | None = None
+    """Runs at each of these points. None: what the study's file says."""
     space: tuple[str, ...] = ()
     """Space of every arm for --tune: SETTING=V1,V2,..."""
+    equal: Literal["flops", "tokens", "seconds", "samples", "updates"] | None = None
+    """Unit of cost in which all runs get the same: as much as a pilot run of the first arm uses under the budget."""
     jobs: int = 1
     """Runs at once; they share the processor's cores."""
     out: Path = Path("results/studies")
@@ -76,33 +84,38 @@ def compare(config: CompareConfig) -> int:
     folder = config.out / study.name
     if config.jobs < 1:
         raise UserError(f"--jobs {config.jobs}: must be at least 1")
+    check_unit(study, config.jobs)
     planned = schedule(study, folder / "runs")
-    tried = trials(study, config.tune, folder / "trials") if config.tune else []
+    tried = trials(study, folder / "trials") if study.tuning.points else []
     say(describe(study, planned, folder))
     if tried:
-        say(f"tuning   {len(tried)} trials, {config.tune} an arm and place, on validation, before the runs")
+        tuning = study.tuning
+        say(f"tuning   {len(tried)} runs: {tuning.points} points an arm and place, {tuning.seeds} seeds, on validation")
     say(time_needed([trial.run for trial in tried] + planned, folder, config.jobs))
     if config.dry_run:
         return 0
     with lock(folder) as held:
+        register(study, folder)
         try:
-            outcomes, extra = execute(study, planned, tried, folder, Launcher(folder, held, config.jobs, say))
+            outcomes, extra = execute(study, folder, Launcher(folder, held, config.jobs, say))
         except KeyboardInterrupt:
             print(f"interrupted; the same command goes on from here ({folder})")
             return 130
     return close(study, outcomes, folder, extra)
 
 
-def execute(
-    study: Study, planned: Sequence[Planned], tried: Sequence[Trial], folder: Path, launcher: Launcher
-) -> tuple[list[Outcome], list[Table]]:
-    """Tune, run, test on other tasks; the outcomes of the runs, and the tables that only a study has."""
+def execute(study: Study, folder: Path, launcher: Launcher) -> tuple[list[Outcome], list[Table]]:
+    """Find equal budgets, tune, run, test on other tasks; the runs' outcomes, and the tables that only a study has."""
     extra: list[Table] = []
-    if tried:
-        found = carry_out([trial.run for trial in tried], folder / "trials", launcher)
-        scored = [(trial, accuracy_of(outcome)) for trial, outcome in zip(tried, found, strict=True)]
-        extra += [trials_table(scored, found), sensitivity_table(scored)]
-        planned = tuned(study, winners(scored), folder / "runs")
+    trial_runs = partial(carry_out, runs=folder / "trials", launcher=launcher)
+    study = at_equal_cost(study, folder / "trials", trial_runs)
+    if study.equal is not None:
+        launcher.say(f"equal    {study.equal}: " + ", ".join(f"{t} {s.get('budget')}" for t, s in study.tasks.items()))
+    planned = schedule(study, folder / "runs")
+    if study.tuning.points:
+        found = tune(study, trials(study, folder / "trials"), folder / "trials", trial_runs)
+        extra += tables(found)
+        planned = tuned(study, found.best, folder / "runs")
     outcomes = carry_out(planned, folder / "runs", launcher)
     if study.transfer:
         measure(outcomes, study.transfer, folder / "transfer", launcher.say)
@@ -127,6 +140,7 @@ def study_of(config: CompareConfig) -> Study:
     settings = merge(study.settings, parse_settings(config.set, "--set"))
     given = {"budget": config.budget, "data": None if config.data is None else str(config.data)}
     settings |= {key: value for key, value in given.items() if value is not None}
+    tuning = {"points": config.tune, "seeds": config.tune_seeds}
     return replace(
         study,
         name=config.name or ("-".join(arm.name for arm in arms) if config.study == "default" else study.name),
@@ -136,6 +150,9 @@ def study_of(config: CompareConfig) -> Study:
         presets=config.preset or study.presets,
         seeds=study.seeds if config.seeds is None else config.seeds,
         settings=settings,
+        tuning=replace(study.tuning, **{name: value for name, value in tuning.items() if value is not None}),
+        equal=config.equal or study.equal,
+        primary=study.primary if not (config.algos or config.arms) else (),
         reference=config.reference or (None if config.algos or config.arms else study.reference),
     )
 

@@ -6,6 +6,10 @@ Keys of the file; settings are the tree that `bench run --config` reads, the lat
 - `tasks = ["gsm8k"]`, or `[tasks.gsm8k]` with settings for that task; `models`; `presets`; `seeds`, their number
 - `reference`: the arm that the others are compared with (default: every two)
 - `transfer`: tasks on which finished runs are tested besides their own
+- `primary = ["ppo - grpo"]`, one to three contrasts, and `margin`, the smallest difference worth acting on, in points:
+  registered before the first run, and the only verdicts that are not exploratory
+- `equal`: a unit of cost; every run may use what a pilot run of the first arm used of it under the stated budget
+- `[tuning]`: `points` an arm, `seeds` a point, `extend` a grid whose edge wins
 - `[settings]` of every run
 - `[variants.NAME]`: each variant is a comparison of its own
 - `[arms.NAME]`: its settings, `algo_name` among them; of the arm alone `recipe` (to start from), `first_seed`, and
@@ -22,7 +26,7 @@ from typing import Any
 
 from bench.ground.errors import UserError
 from bench.ground.tree import Tree, fingerprint, merge, nested
-from bench.settings.flags import Chosen, from_tree, with_recipe
+from bench.settings.flags import Chosen, from_tree, overlay, with_recipe
 from bench.settings.resolve import resolve
 from bench.study.fairness import refuse_unfair
 
@@ -39,7 +43,12 @@ KEYS = (
     "variants",
     "arms",
     "transfer",
+    "primary",
+    "margin",
+    "tuning",
+    "equal",
 )
+MOST_PRIMARY = 3
 Space = Mapping[str, Sequence[Any]]
 Place = tuple[str, str, str, str]
 
@@ -53,6 +62,18 @@ class Arm:
     recipe: str | None = None
     first_seed: int = 0
     space: Space = field(default_factory=dict[str, Sequence[Any]])
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tuning:
+    """How arms are tuned before the study; no points, no tuning."""
+
+    points: int = 0
+    """Points of an arm's space."""
+    seeds: int = 3
+    """Runs at each point."""
+    extend: bool = False
+    """Whether a grid grows once where its edge has won."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,6 +91,10 @@ class Study:
     reference: str | None
     presets: Sequence[str] = ("auto",)
     transfer: Sequence[str] = ()  # tasks that finished runs are tested on besides
+    primary: Sequence[tuple[str, str]] = ()  # contrasts, first minus second
+    margin: float = 0.01  # a share: the smallest difference worth acting on
+    tuning: Tuning = field(default_factory=Tuning)
+    equal: str | None = None  # a unit of cost
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -130,7 +155,23 @@ def read(name: str) -> Study:
         reference=tree.get("reference"),
         presets=tree.get("presets", ("auto",)),
         transfer=tree.get("transfer", ()),
+        primary=[contrast_of(text, str(path)) for text in tree.get("primary", ())],
+        margin=float(tree.get("margin", 1.0)) / 100,
+        equal=tree.get("equal"),
+        tuning=overlay(Tuning(), tree.get("tuning", {}), f"{path}: tuning"),
     )
+
+
+def contrast_of(text: str, place: str) -> tuple[str, str]:
+    """`ppo - grpo`.
+
+    Raises:
+        UserError: it reads otherwise.
+    """
+    first, minus, second = text.partition(" - ")
+    if not minus or not first.strip() or not second.strip():
+        raise UserError(f"{place}: primary contrast '{text}': write 'ARM - ARM'")
+    return first.strip(), second.strip()
 
 
 def arm_of(name: str, table: Tree) -> Arm:
@@ -195,6 +236,7 @@ def schedule(study: Study, out: Path) -> list[Planned]:
         raise UserError(f"two arms are called {next(n for n in names if names.count(n) > 1)}; give each its own name")
     if study.reference is not None and study.reference not in names:
         raise UserError(f"reference {study.reference}: no such arm; there are {', '.join(names)}")
+    check_contrasts(study, names)
     groups = [[chosen_of(study, arm, place, out) for arm in study.arms] for place in places(study)]
     for group in groups:
         refuse_unfair({run.arm: run.chosen for run in group})
@@ -205,6 +247,21 @@ def schedule(study: Study, out: Path) -> list[Planned]:
         for group in groups
         for run, offset in zip(group, offsets, strict=True)
     ]
+
+
+def check_contrasts(study: Study, names: Sequence[str]) -> None:
+    """Refuse contrasts that cannot be judged.
+
+    Raises:
+        UserError: says which, and what would do.
+    """
+    if len(study.primary) > MOST_PRIMARY:
+        raise UserError(f"{len(study.primary)} primary contrasts: name at most {MOST_PRIMARY}, the rest is exploratory")
+    for name in (name for pair in study.primary for name in pair):
+        if name not in names:
+            raise UserError(f"primary contrast with {name}: no such arm; there are {', '.join(names)}")
+    if study.margin < 0:
+        raise UserError(f"margin {study.margin * 100:g}: a difference in points, must not be negative")
 
 
 def places(study: Study) -> Iterator[Place]:

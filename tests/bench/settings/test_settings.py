@@ -7,7 +7,6 @@ import pytest
 from algorithms.grpo import GRPO
 from algorithms.ppo import PPO
 from bench.cli import main
-from bench.ground.budget import Budget
 from bench.ground.errors import UserError
 from bench.ground.tree import fingerprint
 from bench.settings.flags import parse, to_toml
@@ -90,11 +89,6 @@ def test_a_value_of_the_wrong_type_in_a_file_is_named(tmp_path: Path) -> None:
     file.write_text('seed = "three"\n')
     with pytest.raises(UserError, match="seed = 'three'"):
         parse(["--config", str(file)])
-
-
-def test_budgets() -> None:
-    assert Budget.parse("samples=512").fraction(steps=9, samples=256, tokens=1, seconds=1) == 0.5
-    assert Budget.parse("steps=0").fraction(steps=0, samples=0, tokens=0, seconds=0) == 1
 
 
 def test_what_does_not_change_a_run_does_not_change_its_fingerprint() -> None:

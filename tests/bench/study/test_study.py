@@ -16,7 +16,6 @@ from bench.study import transfer
 from bench.study.compare import CompareConfig, compare, study_of
 from bench.study.launch import Outcome, estimate_s, lock, minutes, split
 from bench.study.schedule import READY, Arm, Planned, Study, parse_arm, parse_settings, read, schedule
-from bench.study.tune import FIRST_SEED, points, sensitivity_table, trials, trials_table, tuned, winners
 
 GRPO, PPO = Arm(name="grpo", tree={"algo_name": "grpo"}), Arm(name="ppo", tree={"algo_name": "ppo"})
 RUNS = Path("runs")
@@ -228,51 +227,6 @@ def test_two_writers_never_share_a_study(tmp_path: Path) -> None:
         lock(tmp_path)
     child.communicate(b"\n")
     lock(tmp_path).close()
-
-
-def test_tuning_is_equal_and_never_sees_test_or_the_studys_seeds() -> None:
-    space = {"optimizer.lr": [1e-4, 2e-4, 4e-4], "algo.num-minibatches": [1, 2]}
-    s = study(
-        *(replace(arm, space=space) for arm in (GRPO, PPO)), settings={"eval": {"every": 4, "checkpoint": "best"}}
-    )
-    found = trials(s, 4, RUNS)
-    by_arm = [[t.point for t in found if t.arm.name == name] for name in ("grpo", "ppo")]
-    assert [len(part) for part in by_arm] == [4, 4]
-    assert all(len({tuple(point.values()) for point in part}) == 4 for part in by_arm)
-    assert [t.run.fingerprint for t in found] == [t.run.fingerprint for t in trials(s, 4, RUNS)]
-    for trial in found:
-        config = trial.run.chosen.config
-        assert config.eval.limit == 0
-        assert config.seed == FIRST_SEED
-        assert config.optimizer.lr == trial.point["optimizer.lr"]
-        assert config.algo.num_minibatches == trial.point["algo.num-minibatches"]
-
-
-def test_tuning_without_a_space_or_validation_is_refused() -> None:
-    with pytest.raises(UserError, match="states no space"):
-        points({}, 2, "grpo")
-    with pytest.raises(UserError, match="only 2 settings"):
-        points({"optimizer.lr": [1, 2]}, 3, "grpo")
-    with pytest.raises(UserError, match=r"set eval\.every"):
-        trials(study(replace(GRPO, space={"optimizer.lr": [1.0, 2.0]})), 2, RUNS)
-
-
-def test_the_best_trial_wins_and_all_are_shown() -> None:
-    arm = replace(GRPO, space={"optimizer.lr": [1e-4, 2e-4, 4e-4]})
-    s = study(arm, settings={"eval": {"every": 4}})
-    found = trials(s, 3, RUNS)
-    accuracy = {1e-4: 0.5, 2e-4: 0.7, 4e-4: None}
-    scored = [(trial, accuracy[trial.point["optimizer.lr"]]) for trial in found]
-    best = winners(scored)
-    assert best["grpo", found[0].run.place] == {"optimizer.lr": 2e-4}
-    assert {run.chosen.config.optimizer.lr for run in tuned(s, best, RUNS)} == {2e-4}
-    outcomes = [Outcome(run=t.run, path=None, status="finished" if a else "failed") for t, a in scored]
-    assert cells(trials_table(scored, outcomes), "status").count("failed") == 1
-    (row,) = sensitivity_table(scored).rows
-    assert [row[name].text for name in ("best", "median", "worst", "lost")] == ["70.0", "60.0", "50.0", "1"]
-    assert row["best minus worst, points"].text == "20.0"
-    with pytest.raises(UserError, match="no trial of arm grpo finished"):
-        winners([(trial, None) for trial in found])
 
 
 def test_transfer_compares_each_run_with_where_it_started(tmp_path: Path) -> None:
