@@ -8,9 +8,9 @@ Everything is completion-aligned: index t is the t-th generated token, so no for
 shifts. Where `mask` is False a tensor holds zeros.
 """
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, fields
-from typing import Any, ClassVar, Literal, Self
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, fields, replace
+from typing import ClassVar, Literal, Self
 
 import torch
 from torch import Tensor
@@ -19,12 +19,21 @@ Need = Literal["ref_logprobs", "values", "entropy"]
 Aggregation = Literal["token-mean", "sequence-mean", "sequence-sum", "constant"]
 
 
+@dataclass(frozen=True, kw_only=True)
 class Rows:
-    """Row slicing shared by the batched records below: `batch[rows]`."""
+    """What the batched records below share: `batch[rows]`, and one function for every column."""
 
     def __getitem__(self, rows: Tensor) -> Self:
-        columns: dict[str, Any] = {f.name: getattr(self, f.name) for f in fields(self)}  # type: ignore[arg-type]
-        return type(self)(**{k: v[rows] if isinstance(v, Tensor) else v for k, v in columns.items()})
+        return self.map(lambda column: column[rows])
+
+    def map(self, function: Callable[[Tensor], Tensor]) -> Self:
+        """The record with `function` of each of its tensors."""
+        columns = {f.name: getattr(self, f.name) for f in fields(self)}
+        return replace(self, **{name: function(v) for name, v in columns.items() if isinstance(v, Tensor)})
+
+    def to(self, device: torch.device) -> Self:
+        """The record with its tensors on `device`."""
+        return self.map(lambda column: column.to(device))
 
 
 @dataclass(frozen=True, kw_only=True)

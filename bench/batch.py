@@ -1,7 +1,7 @@
 """Rollouts -> tensors. The only file that pads."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import TypeVar
 
 import torch
@@ -10,7 +10,7 @@ from torch.nn.utils.rnn import pad_sequence
 
 from algorithms.core import Rows, Scored
 from bench.ranks import Ranks
-from bench.rollout import Rollout
+from bench.rollout import Rollout, Sample
 
 RowsT = TypeVar("RowsT", bound=Rows)
 
@@ -81,12 +81,12 @@ class Sequences:
         return torch.arange(int(self.lengths.max())) < self.lengths[:, None]
 
 
-def sequences(rollouts: Sequence[Rollout]) -> Sequences:
-    """The rollouts' token ids."""
+def sequences(samples: Sequence[Sample]) -> Sequences:
+    """The samples' token ids."""
     return Sequences(
-        rows=[torch.tensor(r.prompt_ids + r.completion.token_ids) for r in rollouts],
-        prompt_lengths=torch.tensor([len(r.prompt_ids) for r in rollouts]),
-        lengths=torch.tensor([len(r.completion.token_ids) for r in rollouts]),
+        rows=[torch.tensor(r.prompt_ids + r.completion.token_ids) for r in samples],
+        prompt_lengths=torch.tensor([len(r.prompt_ids) for r in samples]),
+        lengths=torch.tensor([len(r.completion.token_ids) for r in samples]),
     )
 
 
@@ -110,32 +110,24 @@ def pad_columns(columns: Sequence[Sequence[float]]) -> Tensor:
 
 def cut(record: RowsT, rows: Tensor, width: int) -> RowsT:
     """These rows of a record, its (B, T) columns cut to the width of a micro-batch."""
-    part = record[rows]
-    columns = {f.name: getattr(part, f.name) for f in fields(part)}  # type: ignore[arg-type]
-    return type(part)(**{k: v[:, :width] if isinstance(v, Tensor) and v.ndim == 2 else v for k, v in columns.items()})
+    return record[rows].map(lambda column: column[:, :width] if column.ndim == 2 else column)
 
 
-def micro_batches(sequences: Sequences, rows: Tensor, max_tokens: int) -> list[Tensor]:
-    """Split rows so that no padded micro-batch exceeds `max_tokens` (one row always goes), longest first."""
+def micro_batches(sequences: Sequences, rows: Tensor, micro_batch_tokens: int) -> list[Tensor]:
+    """Split rows so that no padded micro-batch exceeds `micro_batch_tokens` (one row always goes), longest first."""
     totals = (sequences.prompt_lengths + sequences.lengths)[rows]
     order = rows[totals.argsort(descending=True, stable=True)]
     parts: list[Tensor] = []
     start = 0
     while start < len(order):
         widest = int(sequences.prompt_lengths[order[start]] + sequences.lengths[order[start]])
-        size = max(1, max_tokens // widest)
+        size = max(1, micro_batch_tokens // widest)
         parts.append(order[start : start + size])
         start += size
     return parts
 
 
-def to_device(record: RowsT, device: torch.device) -> RowsT:
-    """A record with its columns on `device`."""
-    columns = {f.name: getattr(record, f.name) for f in fields(record)}  # type: ignore[arg-type]
-    return type(record)(**{k: v.to(device) if isinstance(v, Tensor) else v for k, v in columns.items()})
-
-
-def shared_out(sequences: Sequences, rows: Tensor, max_tokens: int, ranks: Ranks) -> list[tuple[Tensor, bool]]:
+def shared_out(sequences: Sequences, rows: Tensor, micro_batch_tokens: int, ranks: Ranks) -> list[tuple[Tensor, bool]]:
     """This rank's micro-batches of `rows`, each with whether it counts.
 
     Every rank has as many, since passes of sharded weights are made together: what is missing is made up by the
@@ -143,6 +135,6 @@ def shared_out(sequences: Sequences, rows: Tensor, max_tokens: int, ranks: Ranks
     """
     totals = (sequences.prompt_lengths + sequences.lengths)[rows]
     order = rows[totals.argsort(descending=True, stable=True)]
-    parts = [micro_batches(sequences, order[rank :: ranks.size], max_tokens) for rank in range(ranks.size)]
+    parts = [micro_batches(sequences, order[rank :: ranks.size], micro_batch_tokens) for rank in range(ranks.size)]
     mine = [(part, True) for part in parts[ranks.rank]]
     return mine + [(order[-1:], False)] * (max(map(len, parts)) - len(mine))

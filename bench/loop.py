@@ -11,13 +11,13 @@ from bench.batch import pad_columns, scored, sequences
 from bench.config import RunConfig
 from bench.ground.budget import Budget
 from bench.ground.words import COUNTERS, FLOPS, STEP_PHASES
-from bench.meter import Meter
+from bench.meter import Meter, Phase
 from bench.metrics import advantage_metrics, batch_metrics, critic_metrics, rollout_metrics
 from bench.ranks import ALONE, Ranks
 from bench.reward import RewardEngine, rewarded
 from bench.rollout import ProblemStream, Rollout, RolloutEngine, generate, generator, score
 from bench.sync import Snapshot, agree, hand_over
-from bench.train import LearningRates, annotate, update
+from bench.train import Learner, Schedule, Update
 from bench.trainer import TrainEngine
 from bench.work import Held, Work, memory_row, scoring_work
 from tasks.core import Problem, Task
@@ -53,7 +53,7 @@ class Parts:
     config: RunConfig
     task: Task
     problems: Sequence[Problem]
-    rollout: RolloutEngine
+    sampler: RolloutEngine
     trainer: TrainEngine
     meter: Meter
     work: Work
@@ -95,77 +95,83 @@ def used(budget: Budget, state: State) -> float:
 def one_step(parts: Parts, state: State, progress: float) -> Step:
     """Roll out, score, assign credit, update; then account for it."""
     start = time.perf_counter()
-    config, meter, algorithm, ranks = parts.config, parts.meter, state.algorithm, parts.ranks
+    config, meter, algorithm = parts.config, parts.meter, state.algorithm
     with meter.phase("sync"):
-        hand_over(parts.rollout, parts.trainer, state.past, parts.problems, config, state.step)
+        hand_over(parts.sampler, parts.trainer, state.past, parts.problems, config, state.step)
     rollouts, kept = gather(parts, state)
     with meter.phase("sync"):
-        parts.rollout.sleep()
+        parts.sampler.sleep()
 
     scores = scored(kept, config.sampling.generation_budget)
     scores = replace(scores, rewards=algorithm.shape_rewards(scores))
     tokens = sequences(kept)
+    learner = Learner(engine=parts.trainer, micro_batch_tokens=config.engine.tokens_at_once, ranks=parts.ranks)
     with meter.phase("logprobs"):
-        batch = annotate(
-            parts.trainer,
-            algorithm,
-            tokens,
-            scores,
-            pad_columns([r.completion.logprobs for r in kept]),
-            config.engine.tokens_at_once,
-            ranks,
-        )
-    if parts.rollout.weights_bytes and not config.rollout_lag:
+        batch = learner.annotate(algorithm, tokens, scores, pad_columns([r.completion.logprobs for r in kept]))
+    if parts.sampler.weights_bytes and not config.rollout_lag:
         agree(batch.old_logprobs, batch.rollout_logprobs, batch.mask, config)
     with meter.phase("update"):
         targets = algorithm.targets(batch)
-        updated, num_updates = update(
-            parts.trainer,
-            algorithm,
-            config.critic,
-            tokens,
-            batch,
-            targets,
-            learning_rates(config, state.step, progress),
-            config.engine.tokens_at_once,
-            generator(config.seed, "minibatches", state.step),
-            critic_only=state.step < config.critic.pretrain_steps and "values" in algorithm.needs,
-            ranks=ranks,
-        )
+        update = Update(learner=learner, algorithm=algorithm, sequences=tokens, batch=batch, targets=targets)
+        updated, num_updates = update.make(schedule(config, algorithm, state.step, progress))
     state.algorithm = algorithm.adapt({name.removeprefix("actor/"): value for name, value in updated.items()})
     state.step += 1
-    row: dict[str, Any] = {"step": state.step}
-    row |= rollout_metrics(rollouts, algorithm.group_size) | batch_metrics(batch, kept)
-    row |= advantage_metrics(batch, targets) | critic_metrics(batch, targets)
-    scoring = scoring_work(parts.reward, ranks)
-    work = parts.work.step(rollouts, kept, algorithm, config, scoring, policy_updated=num_updates > 0)
-    measured = meter.take() | parts.trainer.clock.take()
+    row = {"step": state.step} | rollout_metrics(rollouts, algorithm.group_size) | batch_metrics(batch, kept)
+    row |= advantage_metrics(batch, targets) | critic_metrics(batch, targets) | updated
+    work = parts.work.step(
+        rollouts, kept, algorithm, config, scoring_work(parts.reward, parts.ranks), policy_updated=num_updates > 0
+    )
+    made = Made(algorithm=algorithm, rollouts=rollouts, kept=kept, num_updates=num_updates, work=work)
+    return Step(row=row | account(parts, state, made, start), rollouts=rollouts)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Made:
+    """What one step made, for its account."""
+
+    algorithm: Algorithm  # the one that the step was made by
+    rollouts: Sequence[Rollout]
+    kept: Sequence[Rollout]
+    num_updates: int  # of the policy
+    work: dict[Phase, int]  # operations by phase; nothing where they are not counted
+
+
+def account(parts: Parts, state: State, made: Made, start: float) -> dict[str, Any]:
+    """The step's times, memory and rates, and all counters, to which the step is added.
+
+    Args:
+        parts: what the run is made of; its clocks and memory are read.
+        state: holds the counters.
+        made: by the step.
+        start: of the step, in seconds of `time.perf_counter`.
+    """
+    ranks = parts.ranks
+    measured = parts.meter.take() | parts.trainer.clock.take()
     measured["time/step_s"] = time.perf_counter() - start
     measured = ranks.of_leader(measured) | ranks.largest({k: v for k, v in measured.items() if k.startswith("memory/")})
     measured["time/other_s"] = measured["time/step_s"] - sum(
         measured.get(f"time/{phase}_s", 0.0) for phase in STEP_PHASES
     )
-    generated, trained = (sum(len(r.completion.token_ids) for r in part) for part in (rollouts, kept))
+    generated, trained = (sum(len(r.completion.token_ids) for r in part) for part in (made.rollouts, made.kept))
     state.count(
         {
-            "data/prompts": len(rollouts) / algorithm.group_size,
-            "data/samples_generated": len(rollouts),
-            "data/samples_trained": len(kept),
+            "data/prompts": len(made.rollouts) / made.algorithm.group_size,
+            "data/samples_generated": len(made.rollouts),
+            "data/samples_trained": len(made.kept),
             "data/tokens_generated": generated,
             "data/tokens_trained": trained,
-            "data/updates": num_updates,
+            "data/updates": made.num_updates,
             "cost/device_s": measured["time/step_s"] * ranks.size,
         }
-        | ({FLOPS: sum(work.values())} if work else {})
+        | ({FLOPS: sum(made.work.values())} if made.work else {})
     )
-    row |= updated | measured | memory_row(held(parts), measured, ranks)
-    row |= parts.work.rates(measured, generated, trained, work) | state.counters
-    return Step(row=row, rollouts=rollouts)
+    rates = parts.work.rates(measured, generated, trained, made.work)
+    return measured | memory_row(held(parts), measured, ranks) | rates | state.counters
 
 
 def held(parts: Parts) -> Held:
     """What the engines hold now, on this rank."""
-    sampler, roles = parts.rollout, parts.trainer.memory() | {"kv_cache": parts.rollout.cache_bytes}
+    sampler, roles = parts.sampler, parts.trainer.memory() | {"kv_cache": parts.sampler.cache_bytes}
     if sampler.weights_bytes:
         roles["rollout_weights"] = sampler.weights_bytes
     if parts.reward is not None:
@@ -190,7 +196,7 @@ def gather(parts: Parts, state: State) -> tuple[list[Rollout], list[Rollout]]:
         seed = (config.seed, "rollout", stream.position)
         with parts.meter.phase("rollout"):
             mine = parts.ranks.share(stream.take(num_prompts))
-            sampled = generate(parts.rollout, mine, algorithm.group_size, config.sampling, seed)
+            sampled = generate(parts.sampler, mine, algorithm.group_size, config.sampling, seed)
             parts.ranks.meet()  # so that the phase takes as long as its slowest rank
         with parts.meter.phase("score"):
             judged = score(parts.task, sampled)
@@ -220,14 +226,17 @@ def no_signal(scores: Scored, rounds: int) -> str:
     return f"no group of mixed verdicts in {rounds} rounds: {right:.0%} of groups all right, {wrong:.0%} all wrong"
 
 
-def learning_rates(config: RunConfig, step: int, progress: float) -> LearningRates:
-    """Warm-up by steps, then the schedule over the budget."""
+def schedule(config: RunConfig, algorithm: Algorithm, step: int, progress: float) -> Schedule:
+    """How step number `step`, counted from 0, updates: rates warm up by steps, then fall over the budget."""
     decay = {"constant": 1.0, "linear": 1 - progress, "cosine": (1 + math.cos(math.pi * progress)) / 2}
     assert config.optimizer.lr is not None, "settings are resolved before they are used"
     assert config.critic.lr is not None, "settings are resolved before they are used"
-    return LearningRates(
-        policy=config.optimizer.lr * warmup(step, config.optimizer.warmup_steps) * decay[config.optimizer.schedule],
-        critic=config.critic.lr * warmup(step, config.critic.warmup_steps) * decay[config.optimizer.schedule],
+    return Schedule(
+        policy_lr=config.optimizer.lr * warmup(step, config.optimizer.warmup_steps) * decay[config.optimizer.schedule],
+        critic=config.critic,
+        critic_lr=config.critic.lr * warmup(step, config.critic.warmup_steps) * decay[config.optimizer.schedule],
+        generator=generator(config.seed, "minibatches", step),
+        critic_only=step < config.critic.pretrain_steps and "values" in algorithm.needs,
     )
 
 

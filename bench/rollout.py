@@ -27,12 +27,18 @@ class Completion:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Rollout:
-    """A completion with its problem and its verdict."""
+class Sample:
+    """A completion with its problem."""
 
     problem: Problem
     prompt_ids: list[int]
     completion: Completion
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rollout(Sample):
+    """A sample with its verdict."""
+
     score: Score
     rules_reward: float | None = None  # the task's own, and the learned model's: where the score's reward mixes them
     model_reward: float | None = None
@@ -115,19 +121,23 @@ def generate(
     num_samples: int,
     sampling: Sampling,
     seed_parts: tuple[object, ...],
-) -> list[tuple[Problem, list[int], Completion]]:
+) -> list[Sample]:
     """`num_samples` completions of each problem, siblings adjacent; a sample's seed names its problem and its index."""
     prompts = [engine.encode(problem.prompt) for problem in problems]
     seeds = [[derive_seed(*seed_parts, problem.id, i) for i in range(num_samples)] for problem in problems]
     groups = engine.generate(prompts, seeds, sampling)
-    return [(p, ids, c) for p, ids, group in zip(problems, prompts, groups, strict=True) for c in group]
+    return [
+        Sample(problem=problem, prompt_ids=ids, completion=completion)
+        for problem, ids, group in zip(problems, prompts, groups, strict=True)
+        for completion in group
+    ]
 
 
-def score(task: Task, sampled: Sequence[tuple[Problem, list[int], Completion]], num_threads: int = 4) -> list[Rollout]:
+def score(task: Task, samples: Sequence[Sample], num_threads: int = 4) -> list[Rollout]:
     """Verdicts on completions, in their order; a task that judges in other processes is kept busy by threads."""
     with ThreadPoolExecutor(num_threads) as pool:
-        scores = pool.map(task.score, (item[0] for item in sampled), (item[2].text for item in sampled))
+        scores = pool.map(task.score, (s.problem for s in samples), (s.completion.text for s in samples))
         return [
-            Rollout(problem=problem, prompt_ids=ids, completion=completion, score=verdict)
-            for (problem, ids, completion), verdict in zip(sampled, scores, strict=True)
+            Rollout(problem=s.problem, prompt_ids=s.prompt_ids, completion=s.completion, score=verdict)
+            for s, verdict in zip(samples, scores, strict=True)
         ]

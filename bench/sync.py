@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from bench.batch import Sequences, micro_batches, pad_columns
+from bench.batch import micro_batches, pad_columns, sequences
 from bench.config import RunConfig
 from bench.rollout import EngineError, RolloutEngine, generate
 from bench.trainer import TrainEngine
@@ -19,7 +19,7 @@ PROOF_EVERY = 10  # steps, after the first few
 
 
 def hand_over(
-    rollout: RolloutEngine,
+    sampler: RolloutEngine,
     trainer: TrainEngine,
     past: list[Snapshot],
     problems: Sequence[Problem],
@@ -35,29 +35,25 @@ def hand_over(
         EngineError: the sampler does not generate from what it was given.
     """
     if not config.rollout_lag:
-        rollout.load_weights(trainer.weights())
+        sampler.load_weights(trainer.weights())
         return
     past.append({name: tensor.cpu().clone() for name, tensor in trainer.weights()})
     del past[: -(config.rollout_lag + 1)]
     if step < 3 or step % PROOF_EVERY == 0:
-        rollout.load_weights(iter(past[-1].items()))
-        prove(rollout, trainer, problems[:PROOF_PROBLEMS], config)
-    rollout.load_weights(iter(past[0].items()))
+        sampler.load_weights(iter(past[-1].items()))
+        prove(sampler, trainer, problems[:PROOF_PROBLEMS], config)
+    sampler.load_weights(iter(past[0].items()))
 
 
-def prove(rollout: RolloutEngine, trainer: TrainEngine, problems: Sequence[Problem], config: RunConfig) -> None:
+def prove(sampler: RolloutEngine, trainer: TrainEngine, problems: Sequence[Problem], config: RunConfig) -> None:
     """Compare log-probs of fresh completions, by sampler and by trainer, which must hold equal weights.
 
     Raises:
         EngineError: they differ by more than arithmetic explains.
     """
-    sampled = generate(rollout, problems, 1, config.sampling, (config.seed, "proof"))
-    tokens = Sequences(
-        rows=[torch.tensor(ids + completion.token_ids) for _, ids, completion in sampled],
-        prompt_lengths=torch.tensor([len(ids) for _, ids, _ in sampled]),
-        lengths=torch.tensor([len(completion.token_ids) for _, _, completion in sampled]),
-    )
-    theirs = pad_columns([completion.logprobs for _, _, completion in sampled])
+    samples = generate(sampler, problems, 1, config.sampling, (config.seed, "proof"))
+    tokens = sequences(samples)
+    theirs = pad_columns([s.completion.logprobs for s in samples])
     ours = torch.zeros(tokens.mask.shape)
     for rows in micro_batches(tokens, torch.arange(len(tokens)), config.engine.tokens_at_once):
         part = trainer.logprobs(tokens.pad(rows)).float().cpu()

@@ -2,15 +2,16 @@
 
 import math
 from collections import defaultdict
-from dataclasses import dataclass, fields
-from typing import Any, Protocol, TypeVar
+from collections.abc import Iterator
+from dataclasses import dataclass, field, fields
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from algorithms import ops
-from algorithms.core import Aggregation, Algorithm, Batch, Rows, Scored, Targets, TokenLoss
-from bench.batch import Padded, Sequences, cut, shared_out, to_device
+from algorithms.core import Aggregation, Algorithm, Batch, Scored, Targets, TokenLoss
+from bench.batch import Padded, Sequences, cut, shared_out
 from bench.config import CriticConfig
 from bench.meter import blamed_on
 from bench.ranks import ALONE, Ranks
@@ -18,19 +19,11 @@ from bench.trainer import Role, TrainEngine
 
 Metrics = dict[str, float]
 OWNERS = {"old_logprobs": "policy", "ref_logprobs": "reference", "values": "critic"}
-RowsT = TypeVar("RowsT", bound=Rows)
+PREFIX: dict[Role, str] = {"policy": "actor", "critic": "critic"}
 
 
 class DivergedError(Exception):
     """A loss or a gradient is not finite; the update was not applied."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class LearningRates:
-    """Of one step."""
-
-    policy: float
-    critic: float
 
 
 class Means:
@@ -56,195 +49,149 @@ class Means:
         return {k: self._total[k] / w for k, w in self._weight.items() if w} | self._max
 
 
-@torch.no_grad()
-def annotate(
-    engine: TrainEngine,
-    algorithm: Algorithm,
-    sequences: Sequences,
-    scores: Scored,
-    rollout_logprobs: Tensor,
-    max_tokens: int,
-    ranks: Ranks = ALONE,
-) -> Batch:
-    """The batch as the algorithm sees it: old policy, and the columns that it needs. Whole on every rank."""
-    passes = {"old_logprobs": engine.logprobs}
-    if "ref_logprobs" in algorithm.needs:
-        passes["ref_logprobs"] = engine.ref_logprobs
-    if "values" in algorithm.needs:
-        passes["values"] = engine.values
-    mask = sequences.mask
-    columns: dict[str, Tensor] = {}
-    for rows, counts in shared_out(sequences, torch.arange(len(sequences)), max_tokens, ranks):
-        padded = sequences.pad(rows)
-        for name, run in passes.items():
-            with blamed_on(OWNERS[name]):
-                part = run(padded).cpu()
-            columns.setdefault(name, part.new_zeros(mask.shape))
-            columns[name][rows, : part.shape[1]] += counts * part
-    engine.park()
-    columns = {name: ranks.total(column) for name, column in columns.items()}
-    shared: dict[str, Any] = {f.name: getattr(scores, f.name) for f in fields(scores)}
-    return Batch(**shared, **columns, mask=mask, rollout_logprobs=rollout_logprobs)  # pyright: ignore[reportArgumentType]
+@dataclass(frozen=True, kw_only=True)
+class Learner:
+    """What learns: the engine, the padded tokens that it takes at once, and the ranks that share its passes."""
+
+    engine: TrainEngine
+    micro_batch_tokens: int
+    ranks: Ranks = ALONE
+
+    @torch.no_grad()
+    def annotate(self, algorithm: Algorithm, sequences: Sequences, scores: Scored, rollout_logprobs: Tensor) -> Batch:
+        """The batch as the algorithm sees it: old policy, and the columns that it needs. Whole on every rank."""
+        passes = {"old_logprobs": self.engine.logprobs}
+        if "ref_logprobs" in algorithm.needs:
+            passes["ref_logprobs"] = self.engine.ref_logprobs
+        if "values" in algorithm.needs:
+            passes["values"] = self.engine.values
+        mask = sequences.mask
+        columns: dict[str, Tensor] = {}
+        for rows, counts in self.shared_out(sequences, torch.arange(len(sequences))):
+            padded = sequences.pad(rows)
+            for name, run in passes.items():
+                with blamed_on(OWNERS[name]):
+                    part = run(padded).cpu()
+                columns.setdefault(name, part.new_zeros(mask.shape))
+                columns[name][rows, : part.shape[1]] += counts * part
+        self.engine.park()
+        columns = {name: self.ranks.total(column) for name, column in columns.items()}
+        shared: dict[str, Any] = {f.name: getattr(scores, f.name) for f in fields(scores)}
+        return Batch(**shared, **columns, mask=mask, rollout_logprobs=rollout_logprobs)  # pyright: ignore[reportArgumentType]
+
+    def shared_out(self, sequences: Sequences, rows: Tensor) -> list[tuple[Tensor, bool]]:
+        """This rank's micro-batches of `rows`, each with whether it counts."""
+        return shared_out(sequences, rows, self.micro_batch_tokens, self.ranks)
 
 
-def update(
-    engine: TrainEngine,
-    algorithm: Algorithm,
-    critic: CriticConfig,
-    sequences: Sequences,
-    batch: Batch,
-    targets: Targets,
-    rates: LearningRates,
-    max_tokens: int,
-    generator: torch.Generator,
-    *,
-    critic_only: bool = False,
-    ranks: Ranks = ALONE,
-) -> tuple[Metrics, int]:
-    """All of one step's optimizer updates, in order: the critic's pass, then the policy's.
+@dataclass(frozen=True, kw_only=True)
+class Schedule:
+    """How the updates of one step are made."""
 
-    Returns:
-        Metrics by `actor/` and `critic/` names, and the number of policy updates.
+    policy_lr: float
+    critic: CriticConfig
+    critic_lr: float
+    generator: torch.Generator  # draws the minibatches
+    critic_only: bool = False
 
-    Raises:
-        DivergedError: before the first update whose loss or gradient is not finite.
-    """
-    means = Means()
-    if "values" in algorithm.needs:
-        for _ in range(critic.num_epochs):
-            for rows in minibatches(len(sequences), critic.num_minibatches, generator):
-                critic_step(engine, algorithm, sequences, batch, targets, rows, rates.critic, max_tokens, means, ranks)
-    num_updates = 0
-    for _ in range(0 if critic_only else algorithm.num_epochs):
-        for rows in minibatches(len(sequences), algorithm.num_minibatches, generator):
-            policy_step(engine, algorithm, sequences, batch, targets, rows, rates.policy, max_tokens, means, ranks)
+
+@dataclass(frozen=True, kw_only=True)
+class Update:
+    """All of one step's optimizer updates: who learns, by which method, from what."""
+
+    learner: Learner
+    algorithm: Algorithm
+    sequences: Sequences
+    batch: Batch
+    targets: Targets
+    means: Means = field(default_factory=Means)
+
+    def make(self, schedule: Schedule) -> tuple[Metrics, int]:
+        """In order: the critic's pass, then the policy's.
+
+        Returns:
+            Metrics by `actor/` and `critic/` names, and the number of policy updates.
+
+        Raises:
+            DivergedError: before the first update whose loss or gradient is not finite.
+        """
+        algorithm, critic, num_updates = self.algorithm, schedule.critic, 0
+        if "values" in algorithm.needs:
+            for rows in self._minibatches(critic.num_epochs, critic.num_minibatches, schedule.generator):
+                self.apply("critic", rows, schedule.critic_lr)
+        num_epochs = 0 if schedule.critic_only else algorithm.num_epochs
+        for rows in self._minibatches(num_epochs, algorithm.num_minibatches, schedule.generator):
+            self.apply("policy", rows, schedule.policy_lr)
             num_updates += 1
-    return means.result(), num_updates
+        return self.means.result(), num_updates
+
+    def apply(self, role: Role, rows: Tensor, lr: float) -> None:
+        """One update of one network by these rows, unless its loss or its gradient is not finite."""
+        engine, prefix = self.learner.engine, PREFIX[role]
+        with blamed_on(role):
+            loss = self.accumulate(role, rows)
+            if not math.isfinite(loss):
+                engine.clear(role)
+                raise DivergedError(f"the {role}'s loss is {loss}")
+            norm = engine.step(role, lr)
+        if not math.isfinite(norm):
+            raise DivergedError(f"the {role}'s gradient norm is {norm}")
+        self.means.add({f"{prefix}/loss": loss, f"{prefix}/grad_norm": norm}, weight=1)
+        self.means.maximum(f"{prefix}/grad_norm_max", norm)
+
+    def accumulate(self, role: Role, rows: Tensor) -> float:
+        """One gradient over `rows`, by micro-batches; returns the loss.
+
+        The weights are formed over the whole optimizer batch, so the micro-batch losses add up to its loss however it
+        is split, over ranks, too. The critic's loss is a mean over tokens whatever the policy's aggregation is. Sums
+        stay on the device until the last micro-batch is queued: reading one waits for all that came before it.
+        """
+        learner, device = self.learner, self.learner.engine.device
+        weights = self._weights(rows, self.algorithm.aggregation if role == "policy" else "token-mean")
+        share = self._weights(rows, "token-mean")
+        sums: dict[str, Tensor] = {}
+        for micro, counts in learner.shared_out(self.sequences, rows):
+            padded = self.sequences.pad(micro)
+            width = int(padded.lengths.max())
+            batch = cut(self.batch, micro, width).to(device)
+            targets = cut(self.targets, micro, width).to(device)
+            out = self._loss(role, padded, batch, targets)
+            loss = (counts * weights[micro, :width].to(device) * out.loss).sum()
+            learner.engine.backward(loss)
+            of_tokens = counts * share[micro, :width].to(device)
+            parts = {f"{PREFIX[role]}/{name}": (of_tokens * v.detach()).sum() for name, v in out.metrics.items()}
+            for name, part in ({"loss": loss.detach()} | parts).items():
+                sums[name] = sums.get(name, 0.0) + part.double()
+        metrics = dict(zip(sums, learner.ranks.total(torch.stack(list(sums.values())).cpu()).tolist(), strict=True))
+        total = metrics.pop("loss")
+        self.means.add(metrics, weight=float(self.counted[rows].sum()))
+        if "actor/kl" in metrics:
+            self.means.maximum("actor/kl_max", metrics["actor/kl"])
+        return total
+
+    @property
+    def counted(self) -> Tensor:
+        """(B, T) bool: the tokens that count."""
+        return self.batch.mask if self.targets.loss_mask is None else self.targets.loss_mask
+
+    def _weights(self, rows: Tensor, aggregation: Aggregation) -> Tensor:
+        """(B, T) weights of one optimizer batch, zeros outside it."""
+        weights = torch.zeros(self.batch.mask.shape)
+        weights[rows] = ops.loss_weights(self.counted[rows], aggregation, self.batch.max_new_tokens)
+        return weights
+
+    def _loss(self, role: Role, padded: Padded, batch: Batch, targets: Targets) -> TokenLoss:
+        """A differentiable pass over one micro-batch."""
+        engine, algorithm = self.learner.engine, self.algorithm
+        if role == "critic":
+            return algorithm.value_loss(engine.values(padded), batch, targets)
+        return algorithm.policy_loss(engine.forward(padded, entropy_grad="entropy" in algorithm.needs), batch, targets)
+
+    def _minibatches(self, num_epochs: int, count: int, generator: torch.Generator) -> Iterator[Tensor]:
+        for _ in range(num_epochs):
+            yield from minibatches(len(self.sequences), count, generator)
 
 
 def minibatches(num_rows: int, count: int, generator: torch.Generator) -> list[Tensor]:
     """A random split of the rows into `count` optimizer batches, whose sizes differ by at most one."""
     return [part for part in torch.randperm(num_rows, generator=generator).tensor_split(count) if len(part)]
-
-
-def policy_step(
-    engine: TrainEngine,
-    algorithm: Algorithm,
-    sequences: Sequences,
-    batch: Batch,
-    targets: Targets,
-    rows: Tensor,
-    lr: float,
-    max_tokens: int,
-    means: Means,
-    ranks: Ranks = ALONE,
-) -> None:
-    """One update of the policy."""
-
-    def micro_loss(padded: Padded, part: Batch, part_targets: Targets) -> TokenLoss:
-        output = engine.forward(padded, entropy_grad="entropy" in algorithm.needs)
-        return algorithm.policy_loss(output, part, part_targets)
-
-    with blamed_on("policy"):
-        loss = accumulate(
-            engine,
-            sequences,
-            batch,
-            targets,
-            rows,
-            algorithm.aggregation,
-            max_tokens,
-            micro_loss,
-            means,
-            "actor",
-            ranks,
-        )
-        apply(engine, "policy", lr, loss, means, "actor")
-
-
-def critic_step(
-    engine: TrainEngine,
-    algorithm: Algorithm,
-    sequences: Sequences,
-    batch: Batch,
-    targets: Targets,
-    rows: Tensor,
-    lr: float,
-    max_tokens: int,
-    means: Means,
-    ranks: Ranks = ALONE,
-) -> None:
-    """One update of the critic; its loss is a mean over tokens whatever the policy's aggregation is."""
-
-    def micro_loss(padded: Padded, part: Batch, part_targets: Targets) -> TokenLoss:
-        return algorithm.value_loss(engine.values(padded), part, part_targets)
-
-    with blamed_on("critic"):
-        loss = accumulate(
-            engine, sequences, batch, targets, rows, "token-mean", max_tokens, micro_loss, means, "critic", ranks
-        )
-        apply(engine, "critic", lr, loss, means, "critic")
-
-
-class MicroLoss(Protocol):
-    """A differentiable pass over one micro-batch."""
-
-    def __call__(self, padded: Padded, part: Batch, part_targets: Targets) -> TokenLoss: ...
-
-
-def accumulate(
-    engine: TrainEngine,
-    sequences: Sequences,
-    batch: Batch,
-    targets: Targets,
-    rows: Tensor,
-    aggregation: Aggregation,
-    max_tokens: int,
-    micro_loss: MicroLoss,
-    means: Means,
-    prefix: str,
-    ranks: Ranks = ALONE,
-) -> float:
-    """One gradient over `rows`, by micro-batches; returns the loss.
-
-    The weights are formed over the whole optimizer batch, so the micro-batch losses add up to its loss however it
-    is split, over ranks, too.
-    """
-    counted = targets.loss_mask if targets.loss_mask is not None else batch.mask
-    weights = torch.zeros(batch.mask.shape)
-    weights[rows] = ops.loss_weights(counted[rows], aggregation, batch.max_new_tokens)
-    share = torch.zeros(batch.mask.shape)
-    share[rows] = ops.loss_weights(counted[rows], "token-mean", batch.max_new_tokens)
-    sums: defaultdict[str, float] = defaultdict(float)
-    for micro, counts in shared_out(sequences, rows, max_tokens, ranks):
-        padded = sequences.pad(micro)
-        width = int(padded.lengths.max())
-        out = micro_loss(
-            padded,
-            to_device(cut(batch, micro, width), engine.device),
-            to_device(cut(targets, micro, width), engine.device),
-        )
-        part = (counts * weights[micro, :width].to(engine.device) * out.loss).sum()
-        engine.backward(part)
-        sums["loss"] += float(part.detach())
-        of_tokens = counts * share[micro, :width].to(engine.device)
-        for name, value in out.metrics.items():
-            sums[f"{prefix}/{name}"] += float((of_tokens * value.detach()).sum())
-    metrics = ranks.sum(sums)
-    loss = metrics.pop("loss")
-    means.add(metrics, weight=float(counted[rows].sum()))
-    if "actor/kl" in metrics:
-        means.maximum("actor/kl_max", metrics["actor/kl"])
-    return loss
-
-
-def apply(engine: TrainEngine, role: Role, lr: float, loss: float, means: Means, prefix: str) -> None:
-    """Step unless the loss or the gradient is not finite."""
-    if not math.isfinite(loss):
-        engine.clear(role)
-        raise DivergedError(f"the {role}'s loss is {loss}")
-    norm = engine.step(role, lr)
-    if not math.isfinite(norm):
-        raise DivergedError(f"the {role}'s gradient norm is {norm}")
-    means.add({f"{prefix}/loss": loss, f"{prefix}/grad_norm": norm}, weight=1)
-    means.maximum(f"{prefix}/grad_norm_max", norm)

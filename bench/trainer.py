@@ -1,17 +1,30 @@
 """What the update needs of whatever holds the weights being trained."""
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, Protocol
 
 import torch
 from torch import Tensor
 
-from algorithms.core import PolicyOutput
+from algorithms.core import Need, PolicyOutput
 from bench.batch import Padded
+from bench.config import CriticConfig, EngineConfig, OptimizerConfig
 from bench.meter import Clock
 
 Role = Literal["policy", "critic"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainSetup:
+    """What an engine is built by, beside the model."""
+
+    needs: frozenset[Need]  # columns, by which it is decided which networks there are
+    temperature: float  # of the sampler, which log-probs are taken at, too
+    engine: EngineConfig
+    optimizer: OptimizerConfig
+    critic: CriticConfig
 
 
 class TrainEngine(Protocol):

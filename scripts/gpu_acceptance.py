@@ -104,7 +104,7 @@ def agreement(bench: Bench, found: Figures, size: str) -> None:
     rows: list[Rollout] = []
     for dtype, parts in runs.items():
         problems = parts.problems[: bench.samples // algo.group_size]
-        sampled = generate(parts.rollout, problems, algo.group_size, parts.config.sampling, ("agreement",))
+        sampled = generate(parts.sampler, problems, algo.group_size, parts.config.sampling, ("agreement",))
         rows = score(parts.config.task, sampled)
         drawn = pad_columns([r.completion.logprobs for r in rows])
         found |= differences(f"sampler_{dtype}", logprobs(parts, rows), drawn, sequences(rows).mask)

@@ -13,6 +13,7 @@ from bench.loop import Parts, at_start, one_step
 from bench.meter import Meter
 from bench.models import lora
 from bench.models.shape import ModelShape
+from bench.trainer import TrainSetup
 from bench.work import Work, measured_peak
 from scripts.parts import Figures
 from scripts.random_models import Bench, Parity
@@ -43,11 +44,13 @@ def parts_of(bench: Bench, config: RunConfig, size: str, model: PreTrainedModel,
     trainer = TorchEngine(
         model,
         tokenizer,
-        needs=config.algo.needs,
-        temperature=1.0,
-        engine=config.engine,
-        optimizer=config.optimizer,
-        critic=config.critic,
+        TrainSetup(
+            needs=config.algo.needs,
+            temperature=1.0,
+            engine=config.engine,
+            optimizer=config.optimizer,
+            critic=config.critic,
+        ),
     )
     shape = replace(
         ModelShape.from_config(model.config), adapters=sum(p.numel() for p in lora.adapter_parameters(model))
@@ -56,7 +59,7 @@ def parts_of(bench: Bench, config: RunConfig, size: str, model: PreTrainedModel,
         config=config,
         task=config.task,
         problems=config.task.problems("train"),
-        rollout=HFRollout(model, tokenizer, config.engine),
+        sampler=HFRollout(model, tokenizer, config.engine),
         trainer=trainer,
         meter=Meter(bench.device),
         work=Work(shape, measured_peak(bench.device, config.engine.dtype)),

@@ -1,7 +1,6 @@
 """The engines that the settings name. Each is imported when it is chosen, so that none is needed by the others."""
 
 from pathlib import Path
-from typing import Any
 
 import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -13,7 +12,7 @@ from bench.models.lora import is_adapted, prepare, weights_at
 from bench.ranks import Ranks
 from bench.reward import RewardEngine
 from bench.rollout import RolloutEngine
-from bench.trainer import TrainEngine
+from bench.trainer import TrainEngine, TrainSetup
 
 
 def adapters(config: RunConfig, model: PreTrainedModel) -> None:
@@ -76,21 +75,21 @@ def train_engine(
     Raises:
         UserError: its extra is not installed.
     """
-    settings: dict[str, Any] = {
-        "needs": config.algo.needs,
-        "temperature": config.sampling.temperature,
-        "engine": config.engine,
-        "optimizer": config.optimizer,
-        "critic": config.critic,
-    }
+    setup = TrainSetup(
+        needs=config.algo.needs,
+        temperature=config.sampling.temperature,
+        engine=config.engine,
+        optimizer=config.optimizer,
+        critic=config.critic,
+    )
     if config.engine.train == "deepspeed":
         require("deepspeed", "--engine deepspeed", "deepspeed")
         from bench.engines.deepspeed_train import DeepSpeedEngine
 
-        return DeepSpeedEngine(model, tokenizer, ranks=ranks, **settings)
+        return DeepSpeedEngine(model, tokenizer, setup, ranks)
     from bench.engines.torch_train import TorchEngine
 
-    return TorchEngine(model, tokenizer, **settings)
+    return TorchEngine(model, tokenizer, setup)
 
 
 def reward_engine(config: RunConfig, device: torch.device) -> RewardEngine | None:

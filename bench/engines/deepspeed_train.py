@@ -18,16 +18,15 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from algorithms.core import Need
 from bench.batch import Padded
-from bench.config import CriticConfig, EngineConfig, OptimizerConfig
+from bench.config import EngineConfig, OptimizerConfig
 from bench.engines import zero_memory
 from bench.engines.modules import Scorer
-from bench.engines.passes import Passes
-from bench.meter import Clock, storage_bytes
+from bench.engines.networks import Networks
+from bench.meter import storage_bytes
 from bench.models.load import named_weights
 from bench.ranks import Ranks
-from bench.trainer import Role
+from bench.trainer import Role, TrainSetup
 
 BUCKET = 50_000_000  # elements that are reduced at once: a buffer of so many is held
 
@@ -47,37 +46,26 @@ class GuardedAdamW(torch.optim.AdamW):
             super().step(closure)
 
 
-class DeepSpeedEngine(Passes):
+class DeepSpeedEngine(Networks):
     """A `TrainEngine` over all ranks."""
 
     def __init__(
-        self,
-        policy: PreTrainedModel,
-        tokenizer: PreTrainedTokenizerBase,
-        *,
-        needs: frozenset[Need],
-        temperature: float,
-        engine: EngineConfig,
-        optimizer: OptimizerConfig,
-        critic: CriticConfig,
-        ranks: Ranks,
+        self, policy: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, setup: TrainSetup, ranks: Ranks
     ) -> None:
-        device = policy.device
-        sharded = engine.zero_stage == 3
+        device, where, temperature = policy.device, setup.engine, setup.temperature
+        sharded = where.zero_stage == 3
         if sharded:
             policy.cpu()  # from where the shards are taken, since a device may not hold all networks whole
-        copies = replace(engine, offload=()) if sharded else engine
-        super().__init__(policy, tokenizer, needs=needs, temperature=temperature, engine=copies)
-        self.engine, self.device, self.clock = engine, device, Clock(device)
+        super().__init__(policy, tokenizer, setup, device, shared_out=sharded)
         self.ranks = ranks
-        clips: dict[Role, float] = {"policy": optimizer.grad_clip, "critic": critic.grad_clip}
+        clips: dict[Role, float] = {"policy": setup.optimizer.grad_clip, "critic": setup.critic.grad_clip}
         networks: dict[Role, nn.Module] = {**self.modules, "policy": Scorer(policy, temperature)}
         self.engines: dict[Role, Any] = {
-            role: initialise(network, device, engine, optimizer, clips[role]) for role, network in networks.items()
+            role: initialise(network, device, where, setup.optimizer, clips[role]) for role, network in networks.items()
         }
         self.frozen: Any = None
         if sharded and self.reference is not None:
-            self.frozen = initialise_frozen(Scorer(self.reference.model, temperature), device, engine)
+            self.frozen = initialise_frozen(Scorer(self.reference.model, temperature), device, where)
         self._running: Role = "policy"
         self._gradients: dict[Role, int] = {}
 

@@ -8,12 +8,10 @@ import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from algorithms.core import Need
-from bench.config import CriticConfig, EngineConfig, OptimizerConfig
-from bench.engines.passes import Passes
+from bench.engines.networks import Networks
 from bench.meter import storage_bytes
 from bench.models.load import lora, weights_for
-from bench.trainer import Role
+from bench.trainer import Role, TrainSetup
 
 
 def trained(module: nn.Module) -> list[nn.Parameter]:
@@ -27,22 +25,13 @@ def learnt(module: nn.Module) -> dict[str, Tensor]:
     return {name: value for name, value in module.state_dict().items() if name not in frozen}
 
 
-class TorchEngine(Passes):
+class TorchEngine(Networks):
     """A `TrainEngine` on one device."""
 
-    def __init__(
-        self,
-        policy: PreTrainedModel,
-        tokenizer: PreTrainedTokenizerBase,
-        *,
-        needs: frozenset[Need],
-        temperature: float,
-        engine: EngineConfig,
-        optimizer: OptimizerConfig,
-        critic: CriticConfig,
-    ) -> None:
-        super().__init__(policy, tokenizer, needs=needs, temperature=temperature, engine=engine)
-        self.clips: dict[Role, float] = {"policy": optimizer.grad_clip, "critic": critic.grad_clip}
+    def __init__(self, policy: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, setup: TrainSetup) -> None:
+        super().__init__(policy, tokenizer, setup, policy.device)
+        optimizer = setup.optimizer
+        self.clips: dict[Role, float] = {"policy": optimizer.grad_clip, "critic": setup.critic.grad_clip}
         self._gradients: dict[Role, int] = {}
         self.optimizers: dict[Role, torch.optim.Optimizer] = {
             role: torch.optim.AdamW(

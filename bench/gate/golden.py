@@ -25,7 +25,7 @@ from bench.gate.stored import BUDGET, StoredRollouts, StoredTask, stored_model
 from bench.ground.tree import plain
 from bench.loop import LOOP_VERSION, Parts, at_start, train
 from bench.meter import Meter
-from bench.trainer import Role
+from bench.trainer import Role, TrainSetup
 from bench.work import Work
 
 Numbers = dict[str, float | str]
@@ -181,18 +181,20 @@ def training(method: Algorithm) -> Iterator[tuple[str, float]]:
     engine = Watched(
         cast("Any", model),
         cast("Any", None),  # a tokenizer is read by nothing here
-        needs=method.needs,
-        temperature=config.sampling.temperature,
-        engine=config.engine,
-        optimizer=config.optimizer,
-        critic=config.critic,
+        TrainSetup(
+            needs=method.needs,
+            temperature=config.sampling.temperature,
+            engine=config.engine,
+            optimizer=config.optimizer,
+            critic=config.critic,
+        ),
     )
     engine.updates = []
     parts = Parts(
         config=config,
         task=config.task,
         problems=config.task.problems("train"),
-        rollout=StoredRollouts(),
+        sampler=StoredRollouts(),
         trainer=engine,
         meter=Meter(engine.device),
         work=Work(None, 1.0),

@@ -53,7 +53,7 @@ class Loaded:
             self.num_parameters = self.model.num_parameters()  # before an engine shares them out
             adapters(config, self.model)
             in_dtype(config.engine, self.model)
-            self.rollout = rollout_engine(
+            self.sampler = rollout_engine(
                 config.engine,
                 self.model,
                 self.tokenizer,
@@ -79,7 +79,7 @@ class Loaded:
             config=self.config,
             task=self.task,
             problems=self.data["train"],
-            rollout=self.rollout,
+            sampler=self.sampler,
             trainer=self.trainer,
             meter=self.meter,
             work=self.work,
@@ -162,7 +162,7 @@ class Loaded:
         positions = getattr(self.model.config.get_text_config(), "max_position_embeddings", None)
         if positions is not None:
             room = min(room, positions - config.sampling.generation_budget)
-        overhead = len(self.rollout.encode(""))
+        overhead = len(self.sampler.encode(""))
         if room <= overhead:
             raise UserError(
                 f"--sampling.max-new-tokens {config.sampling.generation_budget} leaves no room for a prompt: "
@@ -172,7 +172,7 @@ class Loaded:
         for split, problems in self.data.items():
             kept: list[Problem] = []
             for problem in problems:
-                if len(problem.prompt.encode()) + overhead <= room or len(self.rollout.encode(problem.prompt)) <= room:
+                if len(problem.prompt.encode()) + overhead <= room or len(self.sampler.encode(problem.prompt)) <= room:
                     kept.append(problem)
                 elif config.long_prompts == "refuse":
                     raise UserError(

@@ -218,11 +218,11 @@ class Session:
         if split not in loaded.data:
             return -1.0
         with loaded.meter.phase("evaluate"):
-            loaded.rollout.load_weights(weights or loaded.trainer.weights())
+            loaded.sampler.load_weights(weights or loaded.trainer.weights())
             problems = self.ranks.share(loaded.data[split])
-            mine = list(judge(loaded.rollout, loaded.task, problems, config, self.config.sampling.generation_budget))
+            mine = list(judge(loaded.sampler, loaded.task, problems, config, self.config.sampling.generation_budget))
             verdicts = self.ranks.collect(mine)
-            loaded.rollout.sleep()
+            loaded.sampler.sleep()
         summary = summarise(verdicts, config.num_samples)
         place: Tree = {"step": state.step, "split": split, "task": loaded.chosen.task_name}
         self.recorder.write("evals", place | summary | state.counters | loaded.meter.take())

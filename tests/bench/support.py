@@ -10,6 +10,7 @@ from bench.config import ASSETS, CriticConfig, EngineConfig, OptimizerConfig
 from bench.engines.torch_train import TorchEngine
 from bench.models.load import drop_dropout, load_tokenizer
 from bench.rollout import Completion, Rollout
+from bench.trainer import TrainSetup
 from tasks.core import Problem, Score
 
 VOCAB = 40
@@ -65,11 +66,13 @@ def engine(
     return TorchEngine(
         model,
         load_tokenizer(str(ASSETS / "gsm8k")),
-        needs=frozenset(needs),  # type: ignore[arg-type]
-        temperature=temperature,
-        engine=EngineConfig(device="cpu", **settings),  # type: ignore[arg-type]
-        optimizer=OptimizerConfig(lr=1e-2),
-        critic=CriticConfig(lr=1e-2),
+        TrainSetup(
+            needs=frozenset(needs),  # type: ignore[arg-type]
+            temperature=temperature,
+            engine=EngineConfig(device="cpu", **settings),  # type: ignore[arg-type]
+            optimizer=OptimizerConfig(lr=1e-2),
+            critic=CriticConfig(lr=1e-2),
+        ),
     )
 
 

@@ -14,10 +14,11 @@ from algorithms.ppo import PPO
 from bench.batch import cut, micro_batches, pad_columns, scored, sequences
 from bench.config import CriticConfig
 from bench.rollout import Rollout, generator
-from bench.train import DivergedError, LearningRates, Means, accumulate, annotate, minibatches, update
+from bench.train import DivergedError, Learner, Means, Metrics, Schedule, Update, minibatches
+from bench.trainer import TrainEngine
 from tests.bench.support import engine, ragged, rollout, tiny_llama
 
-RATES = LearningRates(policy=1e-2, critic=1e-2)
+NO_LIMIT = 10_000
 
 
 def rollouts(num_groups: int = 3, group_size: int = 4) -> list[Rollout]:
@@ -31,9 +32,32 @@ def rollouts(num_groups: int = 3, group_size: int = 4) -> list[Rollout]:
     return result
 
 
-def batch_of(algorithm: Algorithm, rows: list[Rollout], trainer: object, max_tokens: int = 10_000) -> Batch:
+def batch_of(algorithm: Algorithm, rows: list[Rollout], trainer: TrainEngine, limit: int = NO_LIMIT) -> Batch:
     columns = pad_columns([r.completion.logprobs for r in rows])
-    return annotate(trainer, algorithm, sequences(rows), scored(rows, 8), columns, max_tokens)  # type: ignore[arg-type]
+    learner = Learner(engine=trainer, micro_batch_tokens=limit)
+    return learner.annotate(algorithm, sequences(rows), scored(rows, 8), columns)
+
+
+def update_of(
+    algorithm: Algorithm, rows: list[Rollout], trainer: TrainEngine, batch: Batch, limit: int = NO_LIMIT
+) -> Update:
+    """The update by this batch, whole in one micro-batch unless limited."""
+    learner = Learner(engine=trainer, micro_batch_tokens=limit)
+    targets = algorithm.targets(batch)
+    return Update(learner=learner, algorithm=algorithm, sequences=sequences(rows), batch=batch, targets=targets)
+
+
+def updated(
+    algorithm: Algorithm, rows: list[Rollout], trainer: TrainEngine, limit: int = NO_LIMIT, *, critic_only: bool = False
+) -> tuple[Metrics, int]:
+    """What one step's updates report."""
+    batch = batch_of(algorithm, rows, trainer, limit)
+    return update_of(algorithm, rows, trainer, batch, limit).make(schedule(critic_only=critic_only))
+
+
+def schedule(*, critic_only: bool = False) -> Schedule:
+    critic = CriticConfig(lr=1e-2)
+    return Schedule(policy_lr=1e-2, critic=critic, critic_lr=1e-2, generator=generator(0), critic_only=critic_only)
 
 
 def gradient(algorithm: Algorithm, max_tokens: int) -> Tensor:
@@ -43,23 +67,7 @@ def gradient(algorithm: Algorithm, max_tokens: int) -> Tensor:
     batch = batch_of(algorithm, rows, trainer)
     shift = 0.3 * torch.randn(batch.mask.shape, generator=torch.Generator().manual_seed(1)) * batch.mask
     batch = replace(batch, old_logprobs=batch.old_logprobs + shift)
-    targets = algorithm.targets(batch)
-
-    def micro(padded: object, part: Batch, part_targets: Targets) -> TokenLoss:
-        return algorithm.policy_loss(trainer.forward(padded, entropy_grad=False), part, part_targets)  # type: ignore[arg-type]
-
-    accumulate(
-        trainer,
-        sequences(rows),
-        batch,
-        targets,
-        torch.arange(len(rows)),
-        algorithm.aggregation,
-        max_tokens,
-        micro,
-        Means(),
-        "actor",
-    )
+    update_of(algorithm, rows, trainer, batch, max_tokens).accumulate("policy", torch.arange(len(rows)))
     return torch.cat([p.grad.flatten() for p in trainer.policy.parameters() if p.grad is not None])
 
 
@@ -88,10 +96,7 @@ def test_the_step_is_the_same_for_any_micro_batch_size() -> None:
     for max_tokens in (1, 10_000):
         rows = rollouts()
         trainer = engine(tiny_llama(), needs=["values"])
-        batch = batch_of(algorithm, rows, trainer, max_tokens)
-        critic = CriticConfig(lr=1e-2)
-        targets = algorithm.targets(batch)
-        update(trainer, algorithm, critic, sequences(rows), batch, targets, RATES, max_tokens, generator(0))
+        updated(algorithm, rows, trainer, max_tokens)
         ends.append(torch.cat([p.detach().flatten() for m in trainer.modules.values() for p in m.parameters()]))
     assert torch.allclose(ends[0], ends[1], atol=2e-5)
 
@@ -102,18 +107,7 @@ def test_first_grpo_loss_is_zero_and_still_teaches() -> None:
     rows = rollouts()
     trainer = engine(tiny_llama())
     before = [p.detach().clone() for p in trainer.policy.parameters()]
-    batch = batch_of(algorithm, rows, trainer)
-    metrics, updates = update(
-        trainer,
-        algorithm,
-        CriticConfig(),
-        sequences(rows),
-        batch,
-        algorithm.targets(batch),
-        RATES,
-        10_000,
-        generator(0),
-    )
+    metrics, updates = updated(algorithm, rows, trainer)
     assert abs(metrics["actor/loss"]) < 1e-6
     assert metrics["actor/grad_norm"] > 0.01
     assert updates == 1
@@ -127,17 +121,7 @@ def test_old_values_stay_fixed_through_an_update() -> None:
     trainer = engine(tiny_llama(), needs=["values"])
     batch = batch_of(algorithm, rows, trainer)
     kept = batch.values.clone()  # type: ignore[union-attr]
-    update(
-        trainer,
-        algorithm,
-        CriticConfig(),
-        sequences(rows),
-        batch,
-        algorithm.targets(batch),
-        RATES,
-        10_000,
-        generator(0),
-    )
+    update_of(algorithm, rows, trainer, batch).make(schedule())
     assert torch.equal(kept, batch.values)  # type: ignore[arg-type]
     assert not torch.allclose(batch_of(algorithm, rows, trainer).values, kept)  # type: ignore[arg-type]
 
@@ -147,19 +131,7 @@ def test_critic_pretraining_leaves_the_policy_alone() -> None:
     rows = rollouts()
     trainer = engine(tiny_llama(), needs=["values"])
     before = [p.detach().clone() for p in trainer.policy.parameters()]
-    batch = batch_of(algorithm, rows, trainer)
-    metrics, updates = update(
-        trainer,
-        algorithm,
-        CriticConfig(),
-        sequences(rows),
-        batch,
-        algorithm.targets(batch),
-        RATES,
-        10_000,
-        generator(0),
-        critic_only=True,
-    )
+    metrics, updates = updated(algorithm, rows, trainer, critic_only=True)
     assert updates == 0
     assert metrics["critic/grad_norm"] > 0
     assert all(torch.equal(a, b) for a, b in zip(before, trainer.policy.parameters(), strict=True))
@@ -183,19 +155,8 @@ def test_a_loss_that_is_not_finite_is_not_applied(poison: float) -> None:
     trainer = engine(tiny_llama())
     before = [p.detach().clone() for p in trainer.policy.parameters()]
     algorithm = Poisoned(poison=poison)
-    batch = batch_of(algorithm, rows, trainer)
     with pytest.raises(DivergedError, match="policy"):
-        update(
-            trainer,
-            algorithm,
-            CriticConfig(),
-            sequences(rows),
-            batch,
-            algorithm.targets(batch),
-            RATES,
-            10_000,
-            generator(0),
-        )
+        updated(algorithm, rows, trainer)
     assert all(torch.equal(a, b) for a, b in zip(before, trainer.policy.parameters(), strict=True))
     assert all(p.grad is None for p in trainer.policy.parameters())
 
@@ -205,18 +166,7 @@ def test_everything_truncated_and_masked_gives_zero() -> None:
     algorithm = GRPO(group_size=4, kl_coef=0.0, mask_truncated=True)
     rows = [replace(r, completion=replace(r.completion, finish_reason="length")) for r in rollouts()]
     trainer = engine(tiny_llama())
-    batch = batch_of(algorithm, rows, trainer)
-    metrics, _ = update(
-        trainer,
-        algorithm,
-        CriticConfig(),
-        sequences(rows),
-        batch,
-        algorithm.targets(batch),
-        RATES,
-        10_000,
-        generator(0),
-    )
+    metrics, _ = updated(algorithm, rows, trainer)
     assert metrics["actor/loss"] == 0
     assert metrics["actor/grad_norm"] == 0
 

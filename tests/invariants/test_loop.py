@@ -118,7 +118,7 @@ def step(algorithm: Algorithm, scripts: Sequence[Sequence[tuple[int, str]]]) -> 
         config=config,
         task=cast("Task", task),
         problems=task.problems("train"),
-        rollout=rollout,
+        sampler=rollout,
         trainer=engine_for(algorithm),
         meter=Meter(CPU),
         work=Work(None, 1.0),

@@ -15,10 +15,10 @@ from algorithms.core import Batch, PolicyOutput, Targets, TokenLoss
 from algorithms.grpo import GRPO
 from algorithms.ppo import PPO
 from bench.engines.torch_train import TorchEngine
-from bench.train import DivergedError, Means, policy_step
+from bench.train import DivergedError, Learner, Update
 from bench.trainer import Role
 from tests.algorithms.support import plain
-from tests.invariants.tiny import KeepsGradients, annotated, engine_for, gradients, lively, tiny_sequences
+from tests.invariants.tiny import NO_LIMIT, KeepsGradients, annotated, engine_for, gradients, lively, tiny_sequences
 
 EVERY = pytest.mark.parametrize("name", list(ALGORITHMS))
 Gradients = dict[Role, Tensor]
@@ -221,6 +221,8 @@ def test_neither_a_loss_nor_a_gradient_that_is_not_finite_is_applied(infinite_lo
     sequences, scores = tiny_sequences()
     batch, targets = annotated(engine, algorithm, sequences, scores)
     before = [p.detach().clone() for p in engine.policy.parameters()]
+    learner = Learner(engine=engine, micro_batch_tokens=NO_LIMIT)
+    update = Update(learner=learner, algorithm=algorithm, sequences=sequences, batch=batch, targets=targets)
     with pytest.raises(DivergedError):
-        policy_step(engine, algorithm, sequences, batch, targets, torch.arange(8), 1e-3, 10_000, Means())
+        update.apply("policy", torch.arange(8), 1e-3)
     assert all(torch.equal(a, b) for a, b in zip(before, engine.policy.parameters(), strict=True))

@@ -11,8 +11,8 @@ from algorithms.core import Algorithm, Batch, Scored, Targets
 from bench.batch import Sequences
 from bench.config import CriticConfig, EngineConfig, OptimizerConfig
 from bench.engines.torch_train import TorchEngine
-from bench.train import Means, annotate, critic_step, policy_step
-from bench.trainer import Role
+from bench.train import Learner, Update
+from bench.trainer import Role, TrainSetup
 
 LENGTHS = [6, 1, 3, 5, 2, 4, 7, 3]
 PROMPTS = [3, 3, 5, 5, 2, 2, 4, 4]
@@ -58,11 +58,13 @@ def engine_for(
     engine = cls(
         tiny_model(),
         None,  # type: ignore[arg-type]
-        needs=algorithm.needs,
-        temperature=1.0,
-        engine=EngineConfig(device="cpu", gradient_checkpointing=gradient_checkpointing),
-        optimizer=OptimizerConfig(lr=1e-3),
-        critic=CriticConfig(lr=1e-3),
+        TrainSetup(
+            needs=algorithm.needs,
+            temperature=1.0,
+            engine=EngineConfig(device="cpu", gradient_checkpointing=gradient_checkpointing),
+            optimizer=OptimizerConfig(lr=1e-3),
+            critic=CriticConfig(lr=1e-3),
+        ),
     )
     engine.kept = {}
     if "values" in algorithm.needs:
@@ -116,7 +118,8 @@ def annotated(
 ) -> tuple[Batch, Targets]:
     """Batch and targets at the model as it is; then the policy moves away from them."""
     rollout_logprobs = torch.full(sequences.mask.shape, -2.5) * sequences.mask
-    batch = annotate(engine, algorithm, sequences, scores, rollout_logprobs, NO_LIMIT)
+    learner = Learner(engine=engine, micro_batch_tokens=NO_LIMIT)
+    batch = learner.annotate(algorithm, sequences, scores, rollout_logprobs)
     targets = algorithm.targets(batch)
     nudge(engine.policy, move)
     return batch, targets
@@ -134,8 +137,9 @@ def gradients(
 ) -> tuple[dict[Role, Tensor], dict[str, float]]:
     """The gradients of one update of policy and critic, and the metrics."""
     rows = torch.arange(len(sequences)) if rows is None else rows
-    means = Means()
+    learner = Learner(engine=engine, micro_batch_tokens=max_tokens)
+    update = Update(learner=learner, algorithm=algorithm, sequences=sequences, batch=batch, targets=targets)
     if "values" in algorithm.needs:
-        critic_step(engine, algorithm, sequences, batch, targets, rows, 0.0, max_tokens, means)
-    policy_step(engine, algorithm, sequences, batch, targets, rows, 0.0, max_tokens, means)
-    return dict(engine.kept), means.result()
+        update.apply("critic", rows, 0.0)
+    update.apply("policy", rows, 0.0)
+    return dict(engine.kept), update.means.result()

@@ -9,14 +9,15 @@ from typing import Any
 import pytest
 import torch
 
-from bench.batch import Sequences
+from bench.batch import sequences
 from bench.config import ASSETS, CriticConfig, EngineConfig, OptimizerConfig, Sampling
 from bench.engines.hf import HFRollout
 from bench.engines.torch_train import TorchEngine
 from bench.models.flops import backward_flops, decode_flops, forward_flops, prefill_flops
 from bench.models.load import load_model, load_tokenizer
 from bench.models.shape import ModelShape
-from bench.rollout import generate
+from bench.rollout import Sample, generate
+from bench.trainer import TrainSetup
 from bench.work import measured_peak
 from tasks import TASKS
 
@@ -36,25 +37,22 @@ class Setup:
         self.trainer = TorchEngine(
             self.model,
             self.tokenizer,
-            needs=frozenset(),
-            temperature=1.0,
-            engine=config,
-            optimizer=OptimizerConfig(lr=0.0),
-            critic=CriticConfig(lr=0.0),
+            TrainSetup(
+                needs=frozenset(),
+                temperature=1.0,
+                engine=config,
+                optimizer=OptimizerConfig(lr=0.0),
+                critic=CriticConfig(lr=0.0),
+            ),
         )
         self.problems = TASKS["gsm8k"]().problems("test")[:GROUPS]
-        sampled = self.rollout()
-        self.prompts = [len(ids) for _, ids, _ in sampled]
-        self.completions = [len(c.token_ids) for _, _, c in sampled]
-        self.rows = Sequences(
-            rows=[torch.tensor(ids + c.token_ids) for _, ids, c in sampled],
-            prompt_lengths=torch.tensor(self.prompts),
-            lengths=torch.tensor(self.completions),
-        )
+        samples = self.rollout()
+        self.rows = sequences(samples)
+        self.prompts, self.completions = self.rows.prompt_lengths.tolist(), self.rows.lengths.tolist()
         self.shape = ModelShape.from_config(self.model.config)
         self.peak = measured_peak(torch.device("cpu"), "float32")
 
-    def rollout(self) -> list[Any]:
+    def rollout(self) -> list[Sample]:
         return generate(self.sampler, self.problems, GROUP_SIZE, Sampling(max_new_tokens=64), ("perf",))
 
     def logprobs(self) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from algorithms.core import Algorithm, Batch, Targets
+from algorithms.core import Algorithm
 from algorithms.grpo import GRPO
 from algorithms.ppo import PPO
 from bench.batch import Padded, Sequences, pad_columns, scored, sequences
@@ -19,8 +19,8 @@ from bench.engines.build import in_dtype
 from bench.models.load import load_tokenizer
 from bench.ranks import Ranks, joined
 from bench.rollout import generator
-from bench.train import LearningRates, annotate, update
-from bench.trainer import TrainEngine
+from bench.train import Learner, Means, Schedule, Update
+from bench.trainer import TrainEngine, TrainSetup
 from tests.bench.support import rollout, tiny_llama
 
 METHODS: dict[str, Algorithm] = {
@@ -28,7 +28,6 @@ METHODS: dict[str, Algorithm] = {
     "ppo": PPO(group_size=1, num_minibatches=2),
 }
 STEPS = 5
-RATES = LearningRates(policy=1e-2, critic=1e-2)
 OFFLOADED = {"offload": ("optimizer", "params", "reference"), "gradient_checkpointing": True}
 CASES: dict[str, tuple[str, dict[str, Any]]] = {
     **{f"zero{stage} {method}": (method, {"zero": stage}) for stage in range(4) for method in METHODS},
@@ -57,7 +56,7 @@ def torch_engine(algorithm: Algorithm) -> TrainEngine:
     """What the others are compared with."""
     from bench.engines.torch_train import TorchEngine
 
-    return TorchEngine(tiny_llama(), load_tokenizer(str(ASSETS / "gsm8k")), **common(algorithm, EngineConfig()))
+    return TorchEngine(tiny_llama(), load_tokenizer(str(ASSETS / "gsm8k")), setup_of(algorithm, EngineConfig()))
 
 
 def deepspeed_engine(algorithm: Algorithm, ranks: Ranks, **settings: Any) -> TrainEngine:  # noqa: ANN401
@@ -68,36 +67,40 @@ def deepspeed_engine(algorithm: Algorithm, ranks: Ranks, **settings: Any) -> Tra
     tokenizer = load_tokenizer(str(ASSETS / "gsm8k"))
     model = tiny_llama()
     in_dtype(engine, model)
-    return DeepSpeedEngine(model, tokenizer, ranks=ranks, **common(algorithm, engine))
+    return DeepSpeedEngine(model, tokenizer, setup_of(algorithm, engine), ranks)
 
 
-def common(algorithm: Algorithm, engine: EngineConfig) -> dict[str, Any]:
+def setup_of(algorithm: Algorithm, engine: EngineConfig) -> TrainSetup:
     """Settings that every engine is given. Weight decay and clipping take part."""
-    return {
-        "needs": algorithm.needs,
-        "temperature": 0.7,
-        "engine": engine,
-        "optimizer": OptimizerConfig(weight_decay=0.1, grad_clip=0.5),
-        "critic": CriticConfig(grad_clip=0.5),
-    }
+    return TrainSetup(
+        needs=algorithm.needs,
+        temperature=0.7,
+        engine=engine,
+        optimizer=OptimizerConfig(weight_decay=0.1, grad_clip=0.5),
+        critic=CriticConfig(grad_clip=0.5),
+    )
 
 
-def prepared(engine: TrainEngine, algorithm: Algorithm, ranks: Ranks) -> tuple[Sequences, Batch, Targets]:
+def prepared(engine: TrainEngine, algorithm: Algorithm, ranks: Ranks) -> Update:
     """Off-policy, so that ratios matter."""
     rows, scores, logprobs = stored()
-    batch = annotate(engine, algorithm, rows, scores, logprobs, 60, ranks)
+    learner = Learner(engine=engine, micro_batch_tokens=60, ranks=ranks)
+    batch = learner.annotate(algorithm, rows, scores, logprobs)
     shift = 0.3 * torch.randn(batch.mask.shape, generator=torch.Generator().manual_seed(1)) * batch.mask
     batch = replace(batch, old_logprobs=batch.old_logprobs + shift)
-    return rows, batch, algorithm.targets(batch)
+    targets = algorithm.targets(batch)
+    return Update(learner=learner, algorithm=algorithm, sequences=rows, batch=batch, targets=targets)
+
+
+def schedule(*seed: int) -> Schedule:
+    """One pass of each network."""
+    return Schedule(policy_lr=1e-2, critic=CriticConfig(), critic_lr=1e-2, generator=generator(*seed))
 
 
 def updated(engine: TrainEngine, algorithm: Algorithm, ranks: Ranks, steps: range) -> list[dict[str, float]]:
     """Metrics of each step; each makes two updates of every network."""
-    rows, batch, targets = prepared(engine, algorithm, ranks)
-    return [
-        update(engine, algorithm, CriticConfig(), rows, batch, targets, RATES, 60, generator(0, step), ranks=ranks)[0]
-        for step in steps
-    ]
+    update = prepared(engine, algorithm, ranks)
+    return [replace(update, means=Means()).make(schedule(0, step))[0] for step in steps]
 
 
 def weights(engine: TrainEngine) -> dict[str, torch.Tensor]:
@@ -109,10 +112,10 @@ def resumed(engine: TrainEngine, again: TrainEngine, algorithm: Algorithm, ranks
     """Largest difference between going on, and going on from a saved state in a fresh engine."""
     engine.save_state(folder)
     again.load_state(folder)
-    rows, batch, targets = prepared(again, algorithm, ranks)
+    update = prepared(again, algorithm, ranks)
     ends = []
     for each in (engine, again):
-        update(each, algorithm, CriticConfig(), rows, batch, targets, RATES, 60, generator(9), ranks=ranks)
+        replace(update, learner=replace(update.learner, engine=each), means=Means()).make(schedule(9))
         ends.append(weights(each))
     return max(float((ends[0][name] - ends[1][name]).abs().max()) for name in ends[0])
 

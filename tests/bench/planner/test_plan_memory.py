@@ -298,17 +298,20 @@ def test_roles_are_the_engines_to_the_byte(method: Method) -> None:
     from bench.batch import Padded
     from bench.config import CriticConfig, EngineConfig, OptimizerConfig
     from bench.engines.torch_train import TorchEngine
+    from bench.trainer import TrainSetup
 
     sizes = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4}
     config = LlamaConfig(**sizes, vocab_size=50, tie_word_embeddings=True)
     engine = TorchEngine(
         LlamaForCausalLM(config),
         None,  # type: ignore[arg-type]
-        needs=frozenset({"values"} if method.critic else {"ref_logprobs"}),
-        temperature=1.0,
-        engine=EngineConfig(device="cpu"),
-        optimizer=OptimizerConfig(),
-        critic=CriticConfig(),
+        TrainSetup(
+            needs=frozenset({"values"} if method.critic else {"ref_logprobs"}),
+            temperature=1.0,
+            engine=EngineConfig(device="cpu"),
+            optimizer=OptimizerConfig(),
+            critic=CriticConfig(),
+        ),
     )
     rows, prompt, completion = 6, 9, 20
     padded = Padded(

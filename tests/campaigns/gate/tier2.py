@@ -67,7 +67,7 @@ EDITS = {
             name="policy",
             kind="cost",
             tests=[],
-            file="bench/engines/passes.py",
+            file="bench/engines/networks.py",
             old="        self.policy = policy\n",
             new="        size = sum(p.numel() for p in policy.parameters())\n"
             "        policy.register_buffer('more', torch.zeros(size // 10))\n"

@@ -8,43 +8,50 @@ import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from algorithms.core import Need, PolicyOutput
+from algorithms.core import PolicyOutput
 from bench.batch import Padded
-from bench.config import EngineConfig
 from bench.engines.modules import Critic, entropy, token_logprobs
 from bench.engines.reference import reference_of, tensors_of
 from bench.meter import Clock, storages
 from bench.models.load import autocast, checkpoint_activations
-from bench.trainer import Role
+from bench.trainer import Role, TrainSetup
 
 ENTROPY_ROWS = 4096  # tokens whose (rows, V) distributions exist at once where only the number is wanted
 
 
-class Passes:
-    """Policy, and where they are needed a critic and a frozen reference, on one device."""
+class Networks:
+    """Policy, and where they are needed a critic and a frozen reference, made where the policy is.
+
+    Args:
+        policy: the model to train.
+        tokenizer: the policy's, which is saved with it.
+        setup: which networks there are, and how they run.
+        device: passes run on it.
+        shared_out: an engine takes them from there in shards and keeps the reference itself, off-loaded or not.
+    """
 
     def __init__(
         self,
         policy: PreTrainedModel,
         tokenizer: PreTrainedTokenizerBase,
+        setup: TrainSetup,
+        device: torch.device,
         *,
-        needs: frozenset[Need],
-        temperature: float,
-        engine: EngineConfig,
+        shared_out: bool = False,
     ) -> None:
         self.policy = policy
         self.tokenizer = tokenizer
-        self.temperature = temperature
-        self.engine = engine
-        self.device = policy.device
+        self.temperature = setup.temperature
+        self.engine = setup.engine
+        self.device = device
         self.modules: dict[Role, nn.Module] = {"policy": policy}
-        if "values" in needs:
-            self.modules["critic"] = Critic(policy).to(self.device)
-        offload = "reference" in engine.offload
-        self.reference = reference_of(policy, offload=offload) if "ref_logprobs" in needs else None
-        if engine.gradient_checkpointing:
+        if "values" in setup.needs:
+            self.modules["critic"] = Critic(policy).to(policy.device)
+        offload = "reference" in setup.engine.offload and not shared_out
+        self.reference = reference_of(policy, offload=offload) if "ref_logprobs" in setup.needs else None
+        if setup.engine.gradient_checkpointing:
             for backbone in [policy.base_model] + (
-                [cast("Critic", self.modules["critic"]).backbone] if "values" in needs else []
+                [cast("Critic", self.modules["critic"]).backbone] if "values" in setup.needs else []
             ):
                 checkpoint_activations(cast("PreTrainedModel", backbone))
                 backbone.train()  # without dropout this switches nothing but the checkpointing on
