@@ -28,7 +28,8 @@ def command(bwrap: str, settings: Mapping[str, int | str], info: int) -> list[st
     """Arguments to bwrap for one server with `settings` (see `tasks/sandbox/cell/server.py`).
 
     Bubblewrap writes the pid of the sandbox's first process, as JSON, to the file descriptor `info`.
-    Everything is read-only except /tmp; there is no device but /dev/null, no /proc, no network, no other user's and no own file.
+    Everything is read-only except /tmp; there is no device but /dev/null, no /proc, no network, no other user's and
+    no own file.
     """
     args = [bwrap, "--unshare-user", "--unshare-pid", "--unshare-ipc", "--unshare-net", "--unshare-uts"]
     args += [

@@ -115,8 +115,7 @@ def unfit(assertion: str) -> str | None:
 
 
 def _of_the_program(call: ast.Call, name: str) -> bool:
-    """Whether the outermost function is the program's: not `len` in `len(f(2))` or `list(map(f, x))`, but `sum` in
-    `sum(10, 15)`."""
+    """Whether the outermost function is the program's: `sum` in `sum(10, 15)`, not in `sum(map(f, x))`."""
     names = [node for node in ast.walk(call) if isinstance(node, ast.Name) and node is not call.func]
     bound = {node.id for node in names if isinstance(node.ctx, ast.Store)}
     bound |= {node.arg for node in ast.walk(call) if isinstance(node, ast.arg)}

@@ -1,6 +1,5 @@
 """What a program can see and do in the sandbox, and ways to fake a verdict: one attack a test, all of our own."""
 
-import os
 import sys
 import sysconfig
 from collections.abc import Sequence
@@ -50,50 +49,49 @@ def f():
 
 TOUCH = """
 import os
-FOUND = [os.path.join(top, name) for top, folders, files in os.walk("/") if top != "/tmp" and not top.startswith("/tmp/")
-         for name in (".", *folders, *files) if os.path.join(top, name) != "/tmp"]
+FOUND = ["/"]
+for top, folders, files in os.walk("/"):
+    if top == "/":
+        folders.remove("tmp")
+    FOUND += [os.path.join(top, name) for name in (*folders, *files)]
 def seen():
-    return {p: tuple(os.lstat(p))[:7] + (os.lstat(p).st_mtime_ns, os.lstat(p).st_ctime_ns, os.lstat(p).st_atime_ns)
-            for p in FOUND}
-def attempts(target, now):
-    yield lambda: os.chmod(target, now.st_mode & 0o7777)
-    yield lambda: os.chown(target, -1, -1)
-    yield lambda: os.chown(target, now.st_uid, now.st_gid)
-    yield lambda: os.utime(target, ns=(now.st_atime_ns, now.st_mtime_ns))
-    yield lambda: os.utime(target)
-    yield lambda: os.setxattr(target, "user.probe", b"x")
-    yield lambda: os.removexattr(target, "user.probe")
+    return {p: (s.st_mode, s.st_uid, s.st_gid, s.st_nlink, s.st_atime_ns, s.st_mtime_ns, s.st_ctime_ns)
+            for p in FOUND for s in (os.lstat(p),)}
+def ways(p, mode):
+    return {"mode": lambda: os.chmod(p, mode), "owner": lambda: os.chown(p, -1, -1), "times": lambda: os.utime(p),
+            "attribute": lambda: os.setxattr(p, "user.probe", b"x")}
+def more(p):
+    return {"link": lambda: os.link(p, "/tmp/link"), "name": lambda: os.rename(p, p + "~"), "gone": lambda: os.rmdir(p),
+            "size": lambda: os.close(os.open(p, os.O_RDWR | os.O_TRUNC)) or p == "/dev/null" and 1 / 0,
+            "link's times": lambda: os.utime(p, follow_symlinks=False)}
 def f():
     before, done = seen(), []
-    for target in (*FOUND, 0, 1, 2):
-        for number, attempt in enumerate(attempts(target, os.stat(target) if os.access(target, 0) else os.lstat("/"))):
+    tries = [(p, ways(p, before[p][0] & 0o7777)) for p in FOUND if os.path.exists(p)]
+    tries += [(fd, ways(fd, 0o666)) for fd in (0, 1, 2)]
+    tries += [(p, more(p)) for p in FOUND if not p.startswith(("/usr/lib/", "/usr/local/lib/"))] + [
+        (p, more(p)) for p in FOUND[::97]]
+    for target, kinds in tries:
+        for kind, attempt in kinds.items():
             try:
                 attempt()
-                done.append((target, number))
-            except OSError:
-                pass
-    for target in FOUND:
-        for number, attempt in enumerate((lambda: os.link(target, "/tmp/l"), lambda: os.rename(target, target + "x"))):
-            try:
-                attempt()
-                done.append((target, "link or rename", number))
-            except OSError:
+                done.append((target, kind))
+            except (OSError, ZeroDivisionError):
                 pass
     after = seen()
-    return done[:9], [p for p in before if before[p] != after[p]][:9], len(FOUND)
+    return done[:9], [p for p in FOUND if before[p] != after[p]][:9], len(FOUND)
 """
 
 
 def test_nothing_outside_tmp_changes_in_any_attribute(sandbox: Sandbox) -> None:
     """The attempts keep each value as it is, so that a hole shows as a call that succeeded and harms nothing."""
-    nodes = [os.lstat(f"/dev/{name}") for name in ("null", "zero", "full", "random", "urandom", "tty")]
-    ran = open_sandbox(Limits(), isolation=sandbox.isolation).call(TOUCH, ["f()"])
+    nodes = [Path("/dev") / name for name in ("null", "zero", "full", "random", "urandom", "tty")]
+    before = [(n.stat().st_mode, n.stat().st_ctime_ns) for n in nodes]
+    ran = open_sandbox(Limits(wall_s=60), isolation=sandbox.isolation).call(TOUCH, ["f()"])
     [(done, changed, count)] = ran.values
     assert done == []
     assert changed == []
     assert count > 500
-    after = [os.lstat(f"/dev/{name}") for name in ("null", "zero", "full", "random", "urandom", "tty")]
-    assert [(n.st_mode, n.st_ctime_ns) for n in after] == [(n.st_mode, n.st_ctime_ns) for n in nodes]
+    assert [(n.stat().st_mode, n.stat().st_ctime_ns) for n in nodes] == before, "nor did the machine's own nodes"
 
 
 def test_there_is_one_device_and_no_terminal(sandbox: Sandbox) -> None:
@@ -356,8 +354,7 @@ LOOPS = {
     "iter": "for got in iter(lambda: candidate(1, 2), 3):\n        assert False",
     "next": "assert next((x for x in map(candidate, [1], [2])), 3) == 3",
     "getitem": "class S:\n        __getitem__ = lambda s, i: candidate(i, i + 1)\n    for got in S():\n        break",
-    "hasattr": "class S:\n        x = property(lambda s: candidate(1, 2))\n    assert not hasattr(S(), 'y') or hasattr(S(), 'x')"
-    "\n    hasattr(S(), 'x')",
+    "hasattr": "class S:\n        x = property(lambda s: candidate(1, 2))\n    assert not hasattr(S(), 'x')",
 }
 RAISED = ["StopIteration", "StopAsyncIteration", "GeneratorExit", "IndexError", "AttributeError", "KeyboardInterrupt"]
 
@@ -396,7 +393,7 @@ def test_what_a_program_says_about_its_error_is_one_short_line(sandbox: Sandbox)
 def test_equal_hashes_cost_the_harness_nothing(sandbox: Sandbox) -> None:
     program = "def f(n):\n    return {i * (2**61 - 1) for i in range(n)}"
     assert sandbox.call(program, ["f(2)"]).values == [{0, 2**61 - 1}]
-    [value] = sandbox.call(program, ["f(9000)"]).values
+    [value] = sandbox.call(program, ["f(6000)"]).values
     assert isinstance(value, Large), "it was not decoded, so nothing of it was hashed here"
     assert sandbox.equal([(value, {1})]) == [False]
     big = Asserts(asserts=[f"assert f(3000) == {list(range(3000))}", f"assert f(2999) == {list(range(3000))}"])

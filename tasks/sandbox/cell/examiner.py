@@ -12,7 +12,6 @@ from typing import Any
 
 from .plain import MALFORMED, Opaque, Value, decode, encode
 
-
 ENDS_LOOPS = (StopIteration, StopAsyncIteration)
 CATCHERS = ("assertRaises", "assertRaisesRegex", "raises", "suppress")
 
