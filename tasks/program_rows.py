@@ -11,7 +11,7 @@ from tasks.core import DataError, Problem, Split
 from tasks.dataset import PLAIN, Item, Template
 from tasks.procedural import functions
 from tasks.programs import reference
-from tasks.sandbox import Asserts, Check
+from tasks.sandbox import Asserts, Check, unfit
 from tasks.sources import Row, Rows, text_field
 
 Collection = Literal["functions", "mbpp", "humaneval"]
@@ -89,6 +89,8 @@ def mbpp(row: Row, place: str) -> Item:
     text, tests = text_field(row, place, "text"), row.get("test_list")
     if not isinstance(tests, list) or not tests or not all(isinstance(t, str) for t in tests):
         raise DataError(f"{place}: no tests: 'test_list' must be a list of assertions")
+    if why := next(filter(None, map(unfit, tests)), None):
+        raise DataError(f"{place}: {why}")
     shown = min(1, len(tests) - 1)
     name = NAME.search(tests[0])
     if name is None:

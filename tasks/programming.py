@@ -56,7 +56,7 @@ class Programming:
         except DataError as no_test_ran:
             error = str(no_test_ran)
         else:
-            hidden = verdict.failures[tests.shown if isinstance(tests, Asserts) else 0 :]
+            hidden = verdict.failures[tests.shown if isinstance(tests, Asserts) else 0 :] or verdict.failures
             fraction = sum(failure is None for failure in hidden) / len(hidden)
             correct, error = verdict.all_passed, verdict.error
             reward = fraction if self.reward == "fraction" else float(correct)

@@ -10,7 +10,7 @@ Not covered: faults of the kernel; programs that need processes, threads, socket
 memory as side channels between the program and others on the machine. Linux only.
 """
 
-from tasks.sandbox.grade import Asserts, Check, Script, Tests, UnitTests, Verdict, grade
+from tasks.sandbox.grade import Asserts, Check, Script, Tests, UnitTests, Verdict, grade, unfit
 from tasks.sandbox.host import Isolation, Limits
 from tasks.sandbox.run import Ran, Sandbox, SandboxError, open_sandbox
 
@@ -28,4 +28,5 @@ __all__ = [
     "Verdict",
     "grade",
     "open_sandbox",
+    "unfit",
 ]

@@ -28,7 +28,8 @@ def command(bwrap: str, settings: Mapping[str, int | str], info: int) -> list[st
     """Arguments to bwrap for one server with `settings` (see `tasks/sandbox/cell/server.py`).
 
     Bubblewrap writes the pid of the sandbox's first process, as JSON, to the file descriptor `info`.
-    Everything is read-only except /tmp; there is no /proc, no network, no other user's and no own file.
+    Everything is read-only except /tmp; there is no device but /dev/null, no /proc, no network, no other user's and
+    no own file.
     """
     args = [bwrap, "--unshare-user", "--unshare-pid", "--unshare-ipc", "--unshare-net", "--unshare-uts"]
     args += [
@@ -42,10 +43,18 @@ def command(bwrap: str, settings: Mapping[str, int | str], info: int) -> list[st
     ]
     args += ["--clearenv", *_environment("--setenv")]
     args += ["--cap-drop", "ALL"]  # started by root, bubblewrap would keep them
-    if settings["isolate"] == "fork":
-        args += ["--cap-add", "CAP_SYS_ADMIN", "--cap-add", "CAP_SETPCAP"]  # to isolate each fork, which drops them
+    args += ["--cap-add", "CAP_SYS_ADMIN", "--cap-add", "CAP_SETPCAP"]  # to mount and unshare; each role drops them
     args += _system()
-    args += ["--ro-bind", str(CELL), "/cell", "--dev", "/dev", "--remount-ro", "/dev"]
+    args += ["--ro-bind", str(CELL), "/cell"]
+    args += [
+        "--tmpfs",
+        "/dev",
+        "--dev-bind",
+        "/dev/null",
+        "/dev/null",
+        "--remount-ro",
+        "/dev",
+    ]  # the server protects it
     args += ["--size", str(settings["tmp"]), "--tmpfs", "/tmp", "--remount-ro", "/", "--chdir", "/tmp", "--"]
     return args + python("/", settings)
 

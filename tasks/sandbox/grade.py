@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from tasks.core import DataError
 from tasks.sandbox.cell.plain import Opaque, Value
-from tasks.sandbox.run import Exam, Ran, Sandbox
+from tasks.sandbox.run import Exam, Large, Ran, Sandbox
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,8 +90,8 @@ def claim(assertion: str) -> tuple[str, Value] | None:
     Such a test needs no trusted process: the program evaluates the call, and the value is compared here. The
     arguments may be any expression of the program's own names, as in `f(Node(1))`.
     """
-    [statement] = _statements(assertion)
-    if not isinstance(statement, ast.Assert) or not isinstance(statement.test, ast.Compare):
+    statement, *more = _statements(assertion) or [None]
+    if more or not isinstance(statement, ast.Assert) or not isinstance(statement.test, ast.Compare):
         return None
     left, operators, right = statement.test.left, statement.test.ops, statement.test.comparators
     if not isinstance(left, ast.Call) or not isinstance(left.func, ast.Name) or len(operators) != 1:
@@ -104,12 +104,22 @@ def claim(assertion: str) -> tuple[str, Value] | None:
         return None
 
 
+def unfit(assertion: str) -> str | None:
+    """Why a test of `Asserts` cannot judge: it is not Python, or asserts nothing; None for one that can."""
+    try:
+        statements = _statements(assertion)
+    except DataError as error:
+        return str(error)
+    asserts = any(isinstance(node, ast.Assert) for statement in statements for node in ast.walk(statement))
+    return None if asserts else f"a test that asserts nothing: {assertion[:60]!r}"
+
+
 def _of_the_program(call: ast.Call, name: str) -> bool:
-    """Whether the outermost function is the program's: not `len` in `len(f(2))`, but `sum` in `sum(10, 15)`."""
-    inner = [n.func for n in ast.walk(call) if isinstance(n, ast.Call) and n is not call]
-    return not hasattr(builtins, name) or not any(
-        isinstance(f, ast.Name) and not hasattr(builtins, f.id) for f in inner
-    )
+    """Whether the outermost function is the program's: `sum` in `sum(10, 15)`, not in `sum(map(f, x))`."""
+    names = [node for node in ast.walk(call) if isinstance(node, ast.Name) and node is not call.func]
+    bound = {node.id for node in names if isinstance(node.ctx, ast.Store)}
+    bound |= {node.arg for node in ast.walk(call) if isinstance(node, ast.arg)}
+    return not hasattr(builtins, name) or all(n.id in bound or hasattr(builtins, n.id) for n in names)
 
 
 def _asserts(sandbox: Sandbox, program: str, tests: Asserts) -> Verdict:
@@ -121,8 +131,8 @@ def _asserts(sandbox: Sandbox, program: str, tests: Asserts) -> Verdict:
     if claims:
         ran = sandbox.call(program, [call for call, _ in claims.values()])
         error = ran.error
-        for (i, (_, expected)), value in zip(claims.items(), ran.values, strict=False):
-            failures[i] = _failure(value, expected)
+        wanted = {i: expected for i, (_, expected) in claims.items()}
+        failures |= _compared(sandbox, dict(zip(wanted, ran.values, strict=False)), wanted)
     if others and error is None:
         rest = _examined(sandbox.examine(program, Exam(units=[tests.asserts[i] for i in others])), len(others))
         error = rest.error
@@ -152,11 +162,23 @@ def _verdict(failures: Sequence[str | None], error: str | None) -> Verdict:
     return Verdict(failures=failures, error=error)
 
 
-def _failure(value: Value, expected: Value) -> str | None:
+def _compared(sandbox: Sandbox, values: dict[int, Value], wanted: dict[int, Value]) -> dict[int, str | None]:
+    """What is wrong with each value, None where it is the one wanted."""
+    large = {i: value for i, value in values.items() if isinstance(value, Large)}
+    equal = sandbox.equal([(value, wanted[i]) for i, value in large.items()]) if large else ()
+    judged = dict(zip(large, equal, strict=True))
+    return {i: _failure(value, wanted[i], judged.get(i)) for i, value in values.items()}
+
+
+def _failure(value: Value, expected: Value, equal: bool | None) -> str | None:
+    """`equal` is the sandbox's word on a `Large` value; None where it could not tell."""
     if isinstance(value, Opaque):
         return value.kind
+    if isinstance(value, Large) and equal is None:
+        return "an answer too costly to compare"
     try:
-        return None if value == expected else "AssertionError: wrong answer"
+        right = equal if isinstance(value, Large) else value == expected
+        return None if right else "AssertionError: wrong answer"
     except RecursionError:
         return "nested deeper than can be compared"
 

@@ -1,4 +1,4 @@
-"""One server in one sandbox, seen from outside: starting it, giving it work, killing it."""
+"""Servers in their sandboxes, seen from outside: starting them, giving them work, killing them."""
 
 import contextlib
 import json
@@ -128,3 +128,31 @@ class Server:
             raise BrokenError(f"the server does not answer: {error}") from error
         if said != word:
             raise BrokenError(f"the server said {said!r} instead of {word!r}")
+
+
+class Cell:
+    """A place where one program runs at a time."""
+
+    def __init__(self, isolation: Isolation, limits: Limits) -> None:
+        self._isolation: Isolation = isolation
+        self._limits = limits
+        self._servers: list[Server] = []
+
+    def start(self, role: str, *channels: socket.socket) -> None:
+        """Starts a role: in a fork of the one server, or in a server of its own."""
+        if self._isolation != "fork" or not self._servers:
+            self._servers.append(Server(self._isolation, self._limits))
+        self._servers[-1].start(role, *channels)
+
+    def end(self) -> None:
+        """Nothing that was started is left when this returns."""
+        if self._isolation == "fork":
+            for server in self._servers:
+                server.end()
+        else:
+            self.close()
+
+    def close(self) -> None:
+        """As `end`, and the server is gone too."""
+        while self._servers:
+            self._servers.pop().close()

@@ -1,6 +1,7 @@
 """Programs run in the sandbox: calls evaluated, examinations held, scripts fed."""
 
 import atexit
+import json
 import os
 import queue
 import socket
@@ -12,11 +13,13 @@ from functools import lru_cache
 from typing import Any
 
 from tasks.core import DataError
-from tasks.sandbox.cell.plain import Opaque, Value, decode
+from tasks.sandbox.cell.plain import Json, Opaque, Value, decode, encode
 from tasks.sandbox.channel import Channel, ending
-from tasks.sandbox.host import BrokenError, Isolation, Limits, Server
+from tasks.sandbox.host import BrokenError, Cell, Isolation, Limits
 
 _OPENING = threading.Lock()
+_SHOWN = 200  # characters of what a program says about itself
+_SMALL = 8192  # bytes of an answer that is decoded here: its worst, a set of equal hashes, costs milliseconds
 
 
 class SandboxError(RuntimeError):
@@ -33,45 +36,24 @@ class Exam:
     cases: bool = False
 
 
+@dataclass(frozen=True)
+class Large:
+    """An answer as it came, not decoded: `Sandbox.equal` compares it."""
+
+    content: Json
+
+
 @dataclass(frozen=True, kw_only=True)
 class Ran:
     """What became of a program: its answers, as far as they came, and why no more came."""
 
     values: Sequence[
         Any
-    ] = ()  # plain values; what cannot be carried, and what was raised, is `Opaque`: equal to nothing
+    ] = ()  # plain values, or `Large`; what cannot be carried, and what was raised, is `Opaque`: equal to nothing
     failures: Sequence[str | None] = ()  # of an examination: for each test what was wrong, None where it passed
     calls: int = 0  # of an examination: how often the tests called the program
     output: str = ""  # of a script
     error: str | None = None  # "timeout", "compile: ...", "run: ...", "died", "output", "malformed": why it ended early
-
-
-class Cell:
-    """A place where one program runs at a time."""
-
-    def __init__(self, isolation: Isolation, limits: Limits) -> None:
-        self._isolation: Isolation = isolation
-        self._limits = limits
-        self._servers: list[Server] = []
-
-    def start(self, role: str, *channels: socket.socket) -> None:
-        """Starts a role: in a fork of the one server, or in a server of its own."""
-        if self._isolation != "fork" or not self._servers:
-            self._servers.append(Server(self._isolation, self._limits))
-        self._servers[-1].start(role, *channels)
-
-    def end(self) -> None:
-        """Nothing that was started is left when this returns."""
-        if self._isolation == "fork":
-            for server in self._servers:
-                server.end()
-        else:
-            self.close()
-
-    def close(self) -> None:
-        """As `end`, and the server is gone too."""
-        while self._servers:
-            self._servers.pop().close()
 
 
 class Sandbox:
@@ -95,6 +77,10 @@ class Sandbox:
     def call(self, program: str, calls: Sequence[str]) -> Ran:
         """Loads a program and evaluates expressions in its namespace, one after the other."""
         return self._in_cell(lambda cell: self._call(cell, program, calls))
+
+    def equal(self, pairs: Sequence[tuple[Large, Value]]) -> Sequence[bool | None]:
+        """Whether each answer is what was expected, compared in the sandbox; None where the time did not suffice."""
+        return self._in_cell(lambda cell: self._compare(cell, pairs)).values
 
     def examine(self, program: str, exam: Exam) -> Ran:
         """Runs trusted tests in a second process, where names of the program are proxies for calls to it."""
@@ -131,6 +117,14 @@ class Sandbox:
                         values.append(_value(channel.line()))
                 error = errors[0] if errors else None
         return Ran(values=values, error=error)
+
+    def _compare(self, cell: Cell, pairs: Sequence[tuple[Large, Value]]) -> Ran:
+        equal: list[bool | None] = []
+        with self._open(cell, "comparer") as channel, ending():
+            channel.send({"pairs": [[answer.content, encode(expected)] for answer, expected in pairs]})
+            for _ in pairs:
+                equal.append(bool(channel.line()["equal"]))
+        return Ran(values=[*equal, *([None] * (len(pairs) - len(equal)))])
 
     def _examine(self, cell: Cell, program: str, exam: Exam) -> Ran:
         failures: list[str | None] = []
@@ -216,8 +210,18 @@ def _failure(reply: dict[str, Any]) -> str | None:
     if "value" in reply:
         return None
     stage = "run" if reply.get("compiled", True) else "compile"
-    return f"{stage}: {reply['raised']}: {reply['message']}"
+    return _shown(f"{stage}: {reply['raised']}: {reply['message']}")
 
 
 def _value(reply: dict[str, Any]) -> Value:
-    return Opaque(f"raised {reply['raised']}") if "raised" in reply else decode(reply["value"])
+    if "raised" in reply:
+        return Opaque(_shown(f"raised {reply['raised']}"))
+    if len(json.dumps(reply)) > _SMALL:
+        return Large(reply["value"])
+    value = decode(reply["value"])
+    return Opaque(_shown(value.kind)) if isinstance(value, Opaque) else value
+
+
+def _shown(text: str) -> str:
+    """One short printable line: it is recorded and shown, and the program chose it."""
+    return "".join(c if c.isprintable() else " " for c in text[:_SHOWN])

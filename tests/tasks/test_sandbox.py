@@ -15,7 +15,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tasks.core import DataError
+from tasks import program_rows
+from tasks.core import DataError, Problem
+from tasks.programming import Programming
+from tasks.programs import reference
 from tasks.sandbox import Asserts, Check, Isolation, Limits, Sandbox, Script, Tests, UnitTests, grade, open_sandbox
 from tasks.sandbox.cell.plain import MALFORMED, Opaque, decode, encode
 from tasks.sandbox.grade import claim
@@ -102,6 +105,45 @@ def test_no_test_is_an_error_never_a_pass() -> None:
         grade(sandbox, ADD, Asserts(asserts=["assert add(1, 2) ="]))
 
 
+@needs_sandbox
+def test_an_entry_of_several_statements_is_one_test() -> None:
+    tests = Asserts(asserts=["assert add(1, 2) == 3", "import math\nassert math.isclose(add(1, 2), 3)"])
+    assert grade(fresh(), ADD, tests).all_passed
+    tests = Asserts(asserts=["assert add(1, 2) == 3; assert add(1, 2) == 4", "assert add(1, 2) == 3"])
+    assert [failure is None for failure in grade(fresh(), ADD, tests).failures] == [False, True]
+
+
+@pytest.mark.parametrize(
+    ("entry", "fits"),
+    [
+        ("assert f() == 1; assert f()", True),
+        ("", False),
+        ("# x", False),
+        ("import math", False),
+        ("assert f( ==", False),
+    ],
+)
+def test_an_entry_must_assert_something(entry: str, fits: bool) -> None:
+    row = {
+        "text": "Write f.",
+        "code": "def f(): return 1",
+        "test_setup_code": "",
+        "test_list": ["assert f() == 1", entry],
+    }
+    if fits:
+        program_rows.mbpp(row, "own.jsonl:7")
+    else:
+        with pytest.raises(DataError, match=r"own\.jsonl:7: a test that "):
+            program_rows.mbpp(row, "own.jsonl:7")
+
+
+@needs_sandbox
+def test_where_every_test_is_shown_the_fraction_is_of_all() -> None:
+    tests = Asserts(asserts=["assert add(1, 2) == 3", "assert add(1, 2) == 4"], shown=2)
+    problem = Problem(id="own", prompt="", reference=reference(tests, ADD), meta={})
+    assert Programming(reward="fraction").score(problem, f"```python\n{ADD}```").reward == 0.5
+
+
 @pytest.mark.parametrize(
     ("assertion", "expected"),
     [
@@ -109,6 +151,11 @@ def test_no_test_is_an_error_never_a_pass() -> None:
         ("assert (f(g(1))) == 'x', 'message'", ("f(g(1))", "x")),
         ("assert sum(1, 2) == 3", ("sum(1, 2)", 3)),  # the program's own `sum`
         ("assert len(f(1)) == 3", None),
+        ("assert any(map(f, [1])) == False", None),
+        ("assert sum([i for i in range(3)]) == 3", ("sum([i for i in range(3)])", 3)),
+        ("assert f(1) == 2; assert f(2) == 3", None),
+        ("import math\nassert f(1) == 2", None),
+        ("", None),
         ("assert f(1) == g(2)", None),
         ("assert f(1) != 3", None),
         ("assert f(1)", None),

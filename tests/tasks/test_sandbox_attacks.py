@@ -9,6 +9,7 @@ import pytest
 
 from tasks.sandbox import Asserts, Check, Isolation, Limits, Sandbox, Tests, UnitTests, grade, open_sandbox
 from tasks.sandbox.cell.plain import Value
+from tasks.sandbox.run import Large
 from tests.tasks.sandboxing import ADD, needs_sandbox
 
 pytestmark = needs_sandbox
@@ -44,6 +45,67 @@ def f():
 """
     assert ask(sandbox, program) == [["/tmp"]]
     assert not Path("/tmp/probe").exists(), "and it is a /tmp of its own"
+
+
+TOUCH = """
+import os
+FOUND = ["/"]
+for top, folders, files in os.walk("/"):
+    if top == "/":
+        folders.remove("tmp")
+    FOUND += [os.path.join(top, name) for name in (*folders, *files)]
+def seen():
+    return {p: (s.st_mode, s.st_uid, s.st_gid, s.st_nlink, s.st_atime_ns, s.st_mtime_ns, s.st_ctime_ns)
+            for p in FOUND for s in (os.lstat(p),)}
+def ways(p, mode):
+    return {"mode": lambda: os.chmod(p, mode), "owner": lambda: os.chown(p, -1, -1), "times": lambda: os.utime(p),
+            "attribute": lambda: os.setxattr(p, "user.probe", b"x")}
+def more(p):
+    return {"link": lambda: os.link(p, "/tmp/link"), "name": lambda: os.rename(p, p + "~"), "gone": lambda: os.rmdir(p),
+            "size": lambda: os.close(os.open(p, os.O_RDWR | os.O_TRUNC)) or p == "/dev/null" and 1 / 0,
+            "link's times": lambda: os.utime(p, follow_symlinks=False)}
+def f():
+    before, done = seen(), []
+    tries = [(p, ways(p, before[p][0] & 0o7777)) for p in FOUND if os.path.exists(p)]
+    tries += [(fd, ways(fd, 0o666)) for fd in (0, 1, 2)]
+    tries += [(p, more(p)) for p in FOUND if not p.startswith(("/usr/lib/", "/usr/local/lib/"))] + [
+        (p, more(p)) for p in FOUND[::97]]
+    for target, kinds in tries:
+        for kind, attempt in kinds.items():
+            try:
+                attempt()
+                done.append((target, kind))
+            except (OSError, ZeroDivisionError):
+                pass
+    after = seen()
+    return done[:9], [p for p in FOUND if before[p] != after[p]][:9], len(FOUND)
+"""
+
+
+def test_nothing_outside_tmp_changes_in_any_attribute(sandbox: Sandbox) -> None:
+    """The attempts keep each value as it is, so that a hole shows as a call that succeeded and harms nothing."""
+    nodes = [Path("/dev") / name for name in ("null", "zero", "full", "random", "urandom", "tty")]
+    before = [(n.stat().st_mode, n.stat().st_ctime_ns) for n in nodes]
+    ran = open_sandbox(Limits(wall_s=60), isolation=sandbox.isolation).call(TOUCH, ["f()"])
+    [(done, changed, count)] = ran.values
+    assert done == []
+    assert changed == []
+    assert count > 500
+    assert [(n.stat().st_mode, n.stat().st_ctime_ns) for n in nodes] == before, "nor did the machine's own nodes"
+
+
+def test_there_is_one_device_and_no_terminal(sandbox: Sandbox) -> None:
+    program = """
+import os
+def f():
+    sink = open("/dev/null", "r+b", buffering=0)
+    try:
+        os.openpty()
+        return "a terminal"
+    except OSError:
+        return os.listdir("/dev"), sink.write(b"x"), sink.read(), len(os.urandom(8))
+"""
+    assert ask(sandbox, program) == [(["null"], 1, b"", 8)]
 
 
 def test_it_sees_no_secret_no_process_and_none_of_our_files(
@@ -121,6 +183,30 @@ REFUSED = {
     "raise a limit": "resource.setrlimit(resource.RLIMIT_AS, (2**40, 2**40))",
     "bpf": "call(libc.syscall, 321, 0, 0, 0)",
     "io_uring": "call(libc.syscall, 425, 1, 0)",
+    "asynchronous I/O": "call(libc.syscall, 206, 8, ctypes.byref(ctypes.c_ulong()))",
+    "inotify": "call(libc.inotify_init)",
+    "inotify with flags": "call(libc.inotify_init1, 0)",
+    "fanotify": "call(libc.fanotify_init, 0x200, 0)",
+    "syncfs": "call(libc.syncfs, 0)",
+    "dumpable": "call(libc.prctl, 4, 1, 0, 0, 0)",
+    "dumpable, high bits set": "call(libc.prctl, ctypes.c_ulong(2**32 + 4), 1, 0, 0, 0)",
+    "core limit": "resource.setrlimit(resource.RLIMIT_CORE, (1, 1))",
+    "lock": "fcntl.flock(os.open(os.__file__, os.O_RDONLY), fcntl.LOCK_EX)",
+    "record lock": "fcntl.lockf(os.open(os.__file__, os.O_RDONLY), fcntl.LOCK_SH)",
+    "lease": "fcntl.fcntl(os.open(os.__file__, os.O_RDONLY), 1024, fcntl.F_RDLCK)",
+    "larger pipe": "fcntl.fcntl(os.pipe()[1], 1031, 2**20)",
+    "abstract socket": "socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)[0].bind('\\0left')",
+    "semaphores": "call(libc.semget, 0, 1, 0o1600)",
+    "message queue": "call(libc.msgget, 0, 0o1600)",
+    "posix message queue": "call(libc.syscall, 240, b'x', 0o102, 0o600, None)",
+    "key ring": "call(libc.syscall, 248, b'user', b'x', b'y', 1, -3)",
+    "page cache": "call(libc.posix_fadvise64, 0, 0, 0, 4) and None or call(libc.syscall, 221, 0, 0, 0, 4)",
+    "kernel log": "call(libc.klogctl, 10, 0, 0)",
+    "remount": "call(libc.mount, None, b'/dev/null', None, 0x1020, None)",
+    "device in /tmp": "os.mknod('/tmp/full', 0o20666, os.makedev(1, 7))",
+    "its own root": "os.stat('/proc/self/root')",
+    "its own descriptors": "os.chmod('/proc/self/fd/0', 0o666)",
+    "many timers": "[call(libc.timer_create, 0, None, ctypes.byref(ctypes.c_void_p())) for _ in range(65)]",
     "x32 numbering": "call(libc.syscall, 0x40000000 + 39)",
 }
 
@@ -128,7 +214,7 @@ REFUSED = {
 @pytest.mark.parametrize("attack", REFUSED.values(), ids=REFUSED)
 def test_it_is_refused(attack: str) -> None:
     program = """
-import ctypes, os, resource, socket, sys
+import ctypes, fcntl, os, resource, socket, sys
 libc = ctypes.CDLL(None, use_errno=True)
 def call(function, *args):
     if function(*args) == -1:
@@ -181,10 +267,14 @@ def memory():
 """
     inodes, memory = ask(sandbox, program, "inodes()", "memory()")
     assert memory == "refused"
-    if sandbox.isolation == "fork":
-        assert inodes < 1024
+    assert inodes < 1024
     [filled] = ask(sandbox, program, "fill()")
     assert filled <= 64 * 2**20
+
+
+def test_a_sync_ends_the_program(sandbox: Sandbox) -> None:
+    """The call reports no failure, so refusing it would let a program go on as if it had been made."""
+    assert sandbox.call("import os\nos.sync()", []).error == "died"
 
 
 # Faking a verdict
@@ -256,6 +346,58 @@ def test_a_cheat_does_not_pass(cheat: str, tests: Tests) -> None:
     verdict = grade(open_sandbox(Limits(wall_s=5)), cheat, tests)
     assert verdict.passed == 0, verdict
     assert grade(open_sandbox(Limits(wall_s=5)), ADD, tests).all_passed, "and the next program is judged as ever"
+
+
+LOOPS = {
+    "zip": "for got, want in zip(map(candidate, [1, -4], [2, 9]), [3, 5]):\n        assert got == want",
+    "all": "assert all(map(lambda a, b: candidate(a, b) == a + b, [1, 2], [3, 4]))",
+    "iter": "for got in iter(lambda: candidate(1, 2), 3):\n        assert False",
+    "next": "assert next((x for x in map(candidate, [1], [2])), 3) == 3",
+    "getitem": "class S:\n        __getitem__ = lambda s, i: candidate(i, i + 1)\n    for got in S():\n        break",
+    "hasattr": "class S:\n        x = property(lambda s: candidate(1, 2))\n    assert not hasattr(S(), 'x')",
+}
+RAISED = ["StopIteration", "StopAsyncIteration", "GeneratorExit", "IndexError", "AttributeError", "KeyboardInterrupt"]
+
+
+@pytest.mark.parametrize("raised", [*RAISED, "SystemExit", "BaseException", "type('E', (StopIteration,), {})"])
+@pytest.mark.parametrize("loop", LOOPS.values(), ids=LOOPS)
+def test_an_exception_that_a_loop_swallows_fails(loop: str, raised: str) -> None:
+    tests = Check(test=f"def check(candidate):\n    {loop}\n", entry_point="add")
+    assert not grade(open_sandbox(Limits()), f"def add(a, b):\n    raise {raised}", tests).all_passed
+
+
+def test_a_builtin_around_the_call_is_not_the_programs_word() -> None:
+    """Evaluated in the program, `any` would swallow the StopIteration."""
+    tests = Asserts(asserts=["assert any(map(add, [1], [2])) == False"])
+    assert not grade(open_sandbox(Limits()), "def add(*_):\n    raise StopIteration", tests).all_passed
+    tests = Asserts(asserts=["assert sum(10, 15) == 25"])
+    assert grade(open_sandbox(Limits()), "def sum(a, b):\n    return a + b", tests).all_passed
+
+
+def test_leaving_is_not_the_exception_that_a_test_waits_for() -> None:
+    case = "import unittest\nclass T(unittest.TestCase):\n    def test_a(self):\n"
+    tests = UnitTests(modules=[f"{case}        with self.assertRaises(Exception):\n            add(1, None)\n"])
+    assert grade(open_sandbox(Limits()), ADD, tests).all_passed
+    for leaving in ("raise SystemExit", "raise StopIteration", "import os; os._exit(0)", "return object()"):
+        assert not grade(open_sandbox(Limits()), f"def add(a, b):\n    {leaving}", tests).all_passed
+
+
+def test_what_a_program_says_about_its_error_is_one_short_line(sandbox: Sandbox) -> None:
+    said = shout(b'{"raised": "' + b"<b>\\n\\ud800" * 9999 + b'", "message": ""}\n', "import time; time.sleep(9)")
+    error = sandbox.call(said, ["f()"]).error
+    assert error is not None
+    assert len(error) <= 200
+    assert error.isprintable()
+
+
+def test_equal_hashes_cost_the_harness_nothing(sandbox: Sandbox) -> None:
+    program = "def f(n):\n    return {i * (2**61 - 1) for i in range(n)}"
+    assert sandbox.call(program, ["f(2)"]).values == [{0, 2**61 - 1}]
+    [value] = sandbox.call(program, ["f(6000)"]).values
+    assert isinstance(value, Large), "it was not decoded, so nothing of it was hashed here"
+    assert sandbox.equal([(value, {1})]) == [False]
+    big = Asserts(asserts=[f"assert f(3000) == {list(range(3000))}", f"assert f(2999) == {list(range(3000))}"])
+    assert [f is None for f in grade(sandbox, "def f(n):\n    return list(range(n))", big).failures] == [True, False]
 
 
 def test_a_helper_of_the_checker_is_the_prompts_own() -> None:

@@ -23,10 +23,10 @@ from tests.tasks.sandboxing import (
     resident_mib,
 )
 
-FILE = SHARED / "cases" / "sandbox_cases.jsonl"
+FILES = [SHARED / "cases" / "sandbox_cases.jsonl", SHARED / "cases" / "turn2" / "sandbox_cases.jsonl"]
 ROWS: dict[str, dict[str, Any]] = {}
-if FILE.exists():
-    ROWS = {row["id"]: row for row in map(json.loads, FILE.read_text().splitlines())}
+for file in filter(Path.exists, FILES):
+    ROWS |= {row["id"]: row for row in map(json.loads, file.read_text().splitlines())}
 LIMITS = Limits(wall_s=2)
 ISOLATIONS: tuple[Isolation, ...] = ("fork", "process")
 pytestmark = [needs_shared, needs_sandbox]

@@ -10,20 +10,29 @@ import unittest
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from .plain import Opaque, Value, decode, encode
+from .plain import MALFORMED, Opaque, Value, decode, encode
+
+ENDS_LOOPS = (StopIteration, StopAsyncIteration)
+CATCHERS = ("assertRaises", "assertRaisesRegex", "raises", "suppress")
 
 
 class CandidateError(Exception):
-    """The candidate raised something that is no builtin exception, left, or returned what cannot be carried."""
+    """The candidate raised something that is no builtin exception."""
+
+
+class CandidateFault(BaseException):
+    """The candidate left, raised what ends a loop, or returned what cannot be carried: no test may catch that."""
 
 
 class Remote:
-    """The candidate's functions, called over a socket; counts the calls."""
+    """The candidate's functions, called over a socket; counts the calls and remembers what they raised."""
 
     def __init__(self, channel: socket.socket) -> None:
         self._channel = channel
         self._lines = channel.makefile("r", encoding="utf-8", newline="\n")
         self.calls = 0
+        self.raised: list[str] = []  # since the test began, as the next
+        self.faults: list[str] = []
 
     def function(self, name: str) -> Callable[..., Value]:
         """A function that has the candidate's `name` evaluate its arguments."""
@@ -40,13 +49,43 @@ class Remote:
     def _value(self, reply: Value) -> Value:
         if "raised" in reply:
             kind = getattr(builtins, str(reply["raised"]), None)
-            if not isinstance(kind, type) or not issubclass(kind, Exception):
-                kind = CandidateError  # SystemExit too: leaving ends the program, not the examination
+            if not isinstance(kind, type) or not issubclass(kind, BaseException):
+                kind = CandidateError
+            if issubclass(kind, ENDS_LOOPS) or not issubclass(kind, Exception):
+                raise self._fault(f"raised {kind.__name__}")  # SystemExit too: leaving does not end the examination
+            self.raised.append(kind.__name__)
             raise kind(str(reply["message"]))
         value = decode(reply["value"])
         if isinstance(value, Opaque):
-            raise CandidateError(f"a value of type {value.kind} cannot be examined")
+            raise self._fault(f"a value of type {value.kind} cannot be examined")
         return value
+
+    def swallowed(self, catches: bool) -> str | None:
+        """What was raised in a test that passed all the same, and that no `except` of the tests can have wanted."""
+        lost = [*self.faults, *([] if catches else (f"raised {name}" for name in self.raised))]
+        return f"{lost[0]}, which a loop swallowed"[:200] if lost else None
+
+    def began(self) -> None:
+        """Forgets what earlier tests raised."""
+        self.raised.clear()
+        self.faults.clear()
+
+    def _fault(self, why: str) -> CandidateFault:
+        self.faults.append(why)
+        return CandidateFault(why)
+
+
+def compare(channel: socket.socket) -> None:
+    """Compares answers that are too large to be compared where nothing bounds the time.
+
+    Line in: {"pairs": [[value, expected], ...]}, encoded. Line out for each pair: {"equal": bool}.
+    """
+    for value, expected in json.loads(channel.makefile("r", encoding="utf-8", newline="\n").readline())["pairs"]:
+        try:
+            equal = decode(value) == decode(expected)
+        except MALFORMED:
+            equal = False
+        _send(channel, {"equal": equal})
 
 
 def examine(verdicts: socket.socket, candidate: socket.socket) -> None:
@@ -63,10 +102,11 @@ def examine(verdicts: socket.socket, candidate: socket.socket) -> None:
     modules = _attribute_bases(request["units"]) & sys.stdlib_module_names
     for name in wanted:
         space[name] = importlib.import_module(name) if name in modules else remote.function(name)
-    done = 0
+    catches, done = _catches([request["prelude"], *request["units"]]), 0
     for why in (_cases if request["cases"] else _units)(request["units"], space):
         done += 1
-        _send(verdicts, {"failure": why})
+        _send(verdicts, {"failure": why or remote.swallowed(catches)})
+        remote.began()
     _send(verdicts, {"done": done, "calls": remote.calls})
 
 
@@ -75,7 +115,7 @@ def _units(units: list[str], space: dict[str, Any]) -> Iterator[str | None]:
     for unit in units:
         try:
             exec(compile(unit, "<test>", "exec", dont_inherit=True), space)
-        except Exception as error:
+        except BaseException as error:
             yield f"{type(error).__name__}: {error}"[:200]
         else:
             yield None
@@ -110,6 +150,15 @@ def _free_names(units: list[str]) -> list[str]:
         elif isinstance(node, (ast.Import, ast.ImportFrom)):
             bound |= {(name.asname or name.name).split(".")[0] for name in node.names}
     return list(dict.fromkeys(n for n in used if n not in bound and not hasattr(builtins, n)))
+
+
+def _catches(sources: list[str]) -> bool:
+    """Whether the tests themselves deal with exceptions, so that one which ended no test may be what they want."""
+    nodes = [node for source in sources for node in ast.walk(ast.parse(source))]
+    names = {
+        n.attr if isinstance(n, ast.Attribute) else n.id for n in nodes if isinstance(n, (ast.Attribute, ast.Name))
+    }
+    return any(isinstance(n, (ast.Try, ast.TryStar)) for n in nodes) or not names.isdisjoint(CATCHERS)
 
 
 def _attribute_bases(units: list[str]) -> set[str]:

@@ -13,12 +13,13 @@ import socket
 import sys
 from collections.abc import Callable
 
-from . import candidate, examiner, lockdown
+from . import candidate, examiner, filters, lockdown
 
 ROLES: dict[str, Callable[..., None]] = {
     "functions": candidate.functions,
     "script": candidate.script,
     "examiner": examiner.examine,
+    "comparer": examiner.compare,
 }
 # Loaded once, so that a program that imports them does not pay; most of HumanEval and MBPP need no other.
 WARM = "bisect collections copy datetime functools hashlib heapq itertools math operator random re statistics string"
@@ -34,9 +35,13 @@ def main(arguments: str) -> None:
     """
     settings = json.loads(arguments)
     control = socket.socket(fileno=settings["control"])
-    filtered = lockdown.filter_program() if settings["isolate"] != "none" else None
+    filtered = filters.program() if settings["isolate"] != "none" else None
     for name in WARM.split():
         importlib.import_module(name)
+    if settings["isolate"] != "none":
+        lockdown.protect_null()
+    if settings["isolate"] == "process":
+        lockdown.own_tmp(settings["tmp"])
     if settings["isolate"] != "fork":
         control.send(b"ready")
         role, channels = _command(control)
@@ -127,7 +132,7 @@ def _become(role: str, channels: list[socket.socket], settings: dict[str, int], 
         lockdown.drop_capabilities()
         lockdown.limit(settings)
         if filtered is not None:
-            lockdown.filter_calls(filtered)
+            filters.put_on(filtered)
         ROLES[role](*channels)
     finally:
         os._exit(0)
