@@ -11,12 +11,22 @@ MAX_NESTED = 20  # fractions within fractions
 _LATEX = re.compile(r"\\[dtc]?frac\s*(?:\{([^{}]*)\}|([0-9]))\s*(?:\{([^{}]*)\}|([0-9]))")
 _LIST_MARK = re.compile(r"(?:[0-9]{1,2}[.)]|[*\u2022])\s+")
 _TOKEN = re.compile(r"\s*(?:([0-9]{1,12})|([-+*/()]))")
-_SPELT = {"\\times": "*", "\\cdot": "*", "\\ast": "*", ":": "/", "\\div": "/", "\u00d7": "*", "\u00b7": "*", "\u00f7": "/", "\u2212": "-"}
+_SPELT = {
+    "\\times": "*",
+    "\\cdot": "*",
+    "\\ast": "*",
+    ":": "/",
+    "\\div": "/",
+    "\u00d7": "*",
+    "\u00b7": "*",
+    "\u00f7": "/",
+    "\u2212": "-",
+}
 _DROPPED = {"\\left": "", "\\right": "", "\\,": " ", "$": " ", "[": "(", "]": ")"}
 
 
 def evaluate(text: str) -> tuple[Fraction, list[int]]:
-    """Value of an expression and the numbers it uses, in order. Sides of `=` must be equal; the first with a sign counts.
+    """Value of an expression and the numbers it uses, in order. Of equal sides the first with an operator counts.
 
     Raises:
         ValueError: "unparseable", "division by zero", or "false equation".

@@ -1,11 +1,13 @@
 r"""What an answer is dressed in and does not mean: invisible characters, colour, size and emphasis.
 
-    \textcolor{red}{7}   \underline{7}   \large 7   **7**   `7`   7 with a zero-width space       all say 7
+\textcolor{red}{7}   \underline{7}   \large 7   **7**   `7`   7 with a zero-width space       all say 7
 """
 
 import re
 
-_INVISIBLE = dict.fromkeys([0xAD, 0x61C, 0xFEFF, *range(0x200B, 0x2010), *range(0x202A, 0x202F), *range(0x2060, 0x2065)])
+_INVISIBLE = dict.fromkeys(
+    [0xAD, 0x61C, 0xFEFF, *range(0x200B, 0x2010), *range(0x202A, 0x202F), *range(0x2060, 0x2065)]
+)
 _FULL_WIDTH = {0xFF10 + digit: str(digit) for digit in range(10)}
 _CHARACTERS = _INVISIBLE | _FULL_WIDTH
 _DRESS = re.compile(

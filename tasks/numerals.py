@@ -13,7 +13,7 @@ from tasks.decoration import undressed
 MAX_DIGITS = 1000  # a longer run is no answer, and converting it takes quadratic time
 MAX_EXPONENT = 400
 
-_MINUS = str.maketrans(dict.fromkeys("\u2212\u2013\ufe63\uff0d", "-"))
+MINUS = str.maketrans(dict.fromkeys("\u2212\u2013\ufe63\uff0d", "-"))
 _FRACTION = re.compile(
     r"\\[dtc]?frac\s?(?:\{\s?(-?[0-9.,]{1,300})\s?\}|([0-9]))\s?(?:\{\s?(-?[0-9]{1,300})\s?\}|([0-9]))"
 )
@@ -108,7 +108,7 @@ def last_number(text: str) -> Fraction | None:
 def clean(text: str) -> str:
     """Decoration, LaTeX spacing, currency and percent signs removed; minus signs and fractions in ASCII."""
     text = without_group_spaces(undressed(text))
-    text = _FRACTION.sub(lambda m: f" {m[1] or m[2]}/{m[3] or m[4]} ", text.translate(_MINUS))
+    text = _FRACTION.sub(lambda m: f" {m[1] or m[2]}/{m[3] or m[4]} ", text.translate(MINUS))
     text = text.replace("{,}", ",").replace("\\{", " ").replace("\\}", " ")
     text = _SYMBOL.sub("", _SPACE.sub(" ", _WRAPPER.sub(" ", text)))
     return re.sub(r" {2,}", " ", _POWER.sub(r"^\1 ", text).replace("{", " ").replace("}", " "))
