@@ -16,7 +16,7 @@ _DRESS = re.compile(
     r"|bfseries|itshape)(?![A-Za-z])"
 )
 _MARKDOWN = re.compile(r"\s*(\*{1,3}|_{1,3}|`{1,3})(?=[^\s*_`])(.*[^\s*_`])\1\s*", re.DOTALL)
-_GROUP = re.compile(r"\s*\{([^{}]*)\}\s*")
+_BRACE = re.compile(r"\\.|[{}]", re.DOTALL)
 _SENTENCE = re.compile(r"\s*\\(?:text|textbf|textit|textrm|mathrm|mathbf|mathit|mbox)\s*\{([^{}]*)\}\s*")
 _INLINE = re.compile(r"\s*(?:\\\((.*)\\\)|\\\[(.*)\\\]|\$+(.*?)\$+)\s*", re.DOTALL)
 
@@ -25,17 +25,28 @@ def undressed(text: str) -> str:
     """The text without what does not change its meaning. Linear in its length."""
     text = text.translate(_CHARACTERS)
     bare = _DRESS.sub("", text)
-    for pattern in (_MARKDOWN, _GROUP) if bare != text else (_MARKDOWN,):
-        found = pattern.fullmatch(bare)
-        bare = found[pattern.groups] if found else bare
-    return bare
+    found = _MARKDOWN.fullmatch(bare)
+    bare = found[2] if found else bare
+    return _without_group(bare) if bare != text else bare
 
 
 def bare(text: str) -> str:
     r"""An answer in words or arithmetic without what stands around all of it: `\text{4*6}.`, `$\textbf{No}$`."""
     for _ in range(4):
         text = undressed(text).strip().rstrip(".")
-        for pattern in (_SENTENCE, _INLINE, _GROUP):
+        text = _without_group(text)
+        for pattern in (_SENTENCE, _INLINE):
             found = pattern.fullmatch(text)
             text = next(part for part in found.groups() if part is not None) if found else text
     return text.strip()
+
+
+def _without_group(text: str) -> str:
+    r"""Braces around all of a text taken off, as `\textcolor` leaves them."""
+    text = text.strip()
+    depth = 0
+    for brace in _BRACE.finditer(text) if text.startswith("{") else ():
+        depth += {"{": 1, "}": -1}.get(brace[0], 0)
+        if depth == 0:
+            return text[1:-1] if brace.end() == len(text) else text
+    return text

@@ -45,6 +45,7 @@ _UNIT_WORD = re.compile(
 )
 _JOIN = re.compile(r"\\text\{\s*(?:and|or|,|base)\s*\}?")
 _REPEATING = re.compile(r"([0-9]{0,18})\.([0-9]{0,18})\\overline\s?\{\s?([0-9]{1,18})\s?\}")
+_SPACED = re.compile(r"(?<![_^0-9.,])(?<![0-9.,] )[0-9]{1,3}(?: [0-9]{3})+(?! ?[0-9])")  # digit groups, as 64 000
 _THOUSANDS = re.compile(r"\{[0-9]{1,3}(?:,[0-9]{3})+\}")  # as a numerator, denominator, radicand
 _BASE = re.compile(r"(?=[^_]*[0-9])([0-9A-F]+)_\{?\s?([0-9]{1,2})\s?\}?")
 _PAIR, _LIST = re.compile(r"\([^()]*,[^()]*\)"), re.compile(r"[^()\[\]{}]*,[^()\[\]{}]*")
@@ -91,6 +92,7 @@ def tidy(text: str) -> str:
         return text
     for pattern, way in _WAYS:
         text = pattern.sub(way, text)
+    text = _SPACED.sub(lambda m: m[0].replace(" ", ""), text)
     text = text.strip().removeprefix("\\approx").partition("\\approx")[0]
     text = _THOUSANDS.sub(lambda m: m[0].replace(",", ""), text.strip().rstrip(".,;: "))
     text = _REPEATING.sub(_repeating, text)

@@ -45,7 +45,7 @@ _UNSURE = re.compile(
     r"(?<![A-Za-z])(?:not|never|neither|nor|but|except|or|maybe|perhaps|possibly|wrong|incorrect|false)(?![A-Za-z])|n't",
     re.IGNORECASE,
 )
-_GROUP_SPACE = re.compile(r"(?<=[0-9]),\\!\s{0,3}(?=[0-9]{3})")
+_GROUP_SPACE = re.compile(r"(?<=[0-9])(?:,\\!|\{,\}(?:\\!)?)\s{0,3}(?=[0-9]{3}(?![0-9]))")
 _VARIABLE = re.compile(r"[\s(*]*[xyzn][\s).]*")
 
 
@@ -115,8 +115,8 @@ def clean(text: str) -> str:
 
 
 def without_group_spaces(text: str) -> str:
-    r"""Digit groups as MATH sets them, `11,\! 111,\! 100`, with commas only."""
-    return _GROUP_SPACE.sub(",", text)
+    r"""Digit groups as MATH sets them, `11,\! 111,\! 100` or `1{,}450`, joined."""
+    return _GROUP_SPACE.sub("", text)
 
 
 def _numbers(text: str, *, alone: bool) -> Iterator[Found]:
