@@ -41,11 +41,11 @@ def code_in(completion: str, called: Collection[str] = ()) -> tuple[str, str]:
 
 
 def called_by(tests: Asserts | Check) -> list[str]:
-    """Names that the tests call and Python does not have, in order: what a program must define."""
+    """Names that the tests call, in order, without Python's own where there are others: what a program must define."""
     if isinstance(tests, Check):
         return [tests.entry_point]
     names = [name for test in tests.asserts for name in _CALLED.findall(test)]
-    return list(dict.fromkeys(name for name in names if name not in _NOT_FUNCTIONS))
+    return list(dict.fromkeys([name for name in names if name not in _NOT_FUNCTIONS] or names))
 
 
 def reference(tests: Asserts | Check, solution: str) -> str:

@@ -296,6 +296,7 @@ def test_four_backticks_hold_three_and_html_is_left_alone() -> None:
 def test_what_the_tests_call_is_known() -> None:
     tests = run_asserts("assert set(both([1], [2])) == set([1])", "assert math.isclose(area(2), 4.0)")
     assert programs.called_by(tests) == ["both", "area"]
+    assert programs.called_by(run_asserts("assert sum(10, 15) == 6")) == ["sum"]  # MBPP 126
 
 
 def run_asserts(*asserts: str) -> Asserts:
