@@ -1,9 +1,10 @@
 """Held-out accuracy under fixed sampling, equal for every arm; never timed as training."""
 
 import math
-from collections import Counter
-from collections.abc import Iterator, Sequence
+import operator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from scipy import stats  # type: ignore[import-untyped]
@@ -11,7 +12,7 @@ from scipy import stats  # type: ignore[import-untyped]
 from bench.config import EvalConfig, Sampling
 from bench.metrics import mean_of
 from bench.rollout import Rollout, RolloutEngine, generate, score
-from tasks.core import Problem, Task
+from tasks.core import Equivalence, Problem, Task
 
 BATCH = 256  # problems generated and scored at a time
 TELLING = 0.005  # share of completions that were right and cut off, from which on it is said
@@ -24,6 +25,7 @@ class Verdicts:
     problem: Problem
     greedy: Rollout | None
     sampled: Sequence[Rollout]
+    majority: float | None = None  # maj@k; None: not sampled
 
     @property
     def num_correct(self) -> int:
@@ -46,15 +48,26 @@ def pass_at_k(num_samples: int, num_correct: int, k: int) -> float:
     return 1.0 - math.comb(num_samples - num_correct, k) / math.comb(num_samples, k)
 
 
-def maj_at_k(sampled: Sequence[Rollout]) -> float:
-    """Whether the commonest answer is right; answers that tie share the verdict. Unread answers cast no vote."""
-    votes = Counter(r.score.answer for r in sampled if r.score.answer is not None)
-    if not votes:
-        return 0.0
-    best = max(votes.values())
-    right = {r.score.answer: r.score.correct for r in sampled}
-    winners = [answer for answer, count in votes.items() if count == best]
-    return sum(right[answer] for answer in winners) / len(winners)
+def maj_at_k(sampled: Sequence[Rollout], same: Callable[[str, str], bool] = operator.eq) -> float:
+    """Whether the commonest answer is right; answers that tie share the verdict. Unread answers cast no vote.
+
+    Args:
+        sampled: completions of one problem.
+        same: whether two answers are one, whatever they are written as.
+    """
+    groups: list[list[Rollout]] = []
+    for rollout in sampled:
+        answer = rollout.score.answer
+        if answer is None:
+            continue
+        group = next((g for g in groups if answer == g[0].score.answer or same(str(g[0].score.answer), answer)), None)
+        if group is None:
+            groups.append([rollout])
+        else:
+            group.append(rollout)
+    best = max(map(len, groups), default=0)
+    winners = [group[0].score.correct for group in groups if len(group) == best]
+    return sum(winners) / len(winners) if winners else 0.0
 
 
 def interval(per_problem: Sequence[float]) -> list[float] | None:
@@ -82,7 +95,12 @@ def judge(
             rest = score(task, generate(engine, part, config.num_samples, sampling, ("evaluate", config.seed)))
         for i, problem in enumerate(part):
             sampled = rest[i * config.num_samples : (i + 1) * config.num_samples]
-            yield Verdicts(problem=problem, greedy=first[i], sampled=sampled)
+            majority = maj_at_k(sampled, _sameness(task, problem)) if sampled else None
+            yield Verdicts(problem=problem, greedy=first[i], sampled=sampled, majority=majority)
+
+
+def _sameness(task: Task, problem: Problem) -> Callable[[str, str], bool]:
+    return partial(task.same, problem) if isinstance(task, Equivalence) else operator.eq
 
 
 def summarise(verdicts: Sequence[Verdicts], num_samples: int) -> dict[str, Any]:
@@ -113,7 +131,7 @@ def summarise(verdicts: Sequence[Verdicts], num_samples: int) -> dict[str, Any]:
             ),
             "sampled_format_frac": mean_of(r.score.format_ok for r in sampled),
             "pass_at_k": {str(k): mean_of(pass_at_k(num_samples, v.num_correct, k) for v in verdicts) for k in powers},
-            "maj_at_k": {str(num_samples): mean_of(maj_at_k(v.sampled) for v in verdicts)},
+            "maj_at_k": {str(num_samples): mean_of(v.majority for v in verdicts)},
         }
     return row
 

@@ -3,26 +3,43 @@
 import re
 from fractions import Fraction
 
+from tasks.decoration import bare
+
 MAX_LENGTH = 200  # of an expression; also bounds the depth of the recursion
-_LATEX = re.compile(r"\\[dtc]?frac\s*\{([^{}]*)\}\s*\{([^{}]*)\}")
+MAX_SIDES = 4  # of an equation
+MAX_NESTED = 20  # fractions within fractions
+_LATEX = re.compile(r"\\[dtc]?frac\s*(?:\{([^{}]*)\}|([0-9]))\s*(?:\{([^{}]*)\}|([0-9]))")
+_LIST_MARK = re.compile(r"(?:[0-9]{1,2}[.)]|[*\u2022])\s+")
 _TOKEN = re.compile(r"\s*(?:([0-9]{1,12})|([-+*/()]))")
-_SPELT = {"\\times": "*", "\\cdot": "*", "\\div": "/", "\u00d7": "*", "\u00b7": "*", "\u00f7": "/", "\u2212": "-"}
-_DROPPED = {"\\left": "", "\\right": "", "\\,": " ", "$": "", "[": "(", "]": ")"}
+_SPELT = {
+    "\\times": "*",
+    "\\cdot": "*",
+    "\\ast": "*",
+    ":": "/",
+    "\\div": "/",
+    "\u00d7": "*",
+    "\u00b7": "*",
+    "\u00f7": "/",
+    "\u2212": "-",
+}
+_DROPPED = {"\\left": "", "\\right": "", "\\,": " ", "$": " ", "[": "(", "]": ")"}
 
 
 def evaluate(text: str) -> tuple[Fraction, list[int]]:
-    """Value of an expression and the numbers it uses, in order. A right side after `=` must be a number equal to it.
+    """Value of an expression and the numbers it uses, in order. Of equal sides the first with an operator counts.
 
     Raises:
         ValueError: "unparseable", "division by zero", or "false equation".
     """
+    text = _LIST_MARK.sub("", bare(text), count=1) if _LIST_MARK.match(bare(text)) else bare(text)
     for spelt, sign in (_SPELT | _DROPPED).items():
         text = text.replace(spelt, sign)
-    left, equals, right = _LATEX.sub(r"((\1)/(\2))", text).partition("=")
-    value, used = _Parser(left).whole()
-    if equals and value != _Parser(right).whole()[0]:
+    for _ in range(MAX_NESTED if len(text) <= MAX_LENGTH * 4 else 0):
+        text = _LATEX.sub(r"((\1\2)/(\3\4))", text)
+    sides = [_Parser(side).whole() for side in text.split("=", MAX_SIDES)]
+    if any(value != sides[0][0] for value, _ in sides):
         raise ValueError("false equation")
-    return value, used
+    return next((side for side in sides if len(side[1]) > 1), sides[0])
 
 
 class _Parser:

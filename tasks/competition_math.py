@@ -65,3 +65,8 @@ class CompetitionMath(DataTask):
         found = latex.compare(problem.reference, reading.text)
         ruled = replace(reading, rule=f"{reading.rule}/{found.rule}")
         return answers.score(ruled, self.weights, correct=found.equal, answer=reading.text, error=found.error)
+
+    def same(self, problem: Problem, one: str, other: str) -> bool:
+        """Whether two answers are equal by the rules that judge them."""
+        del problem
+        return latex.compare(one, other).equal

@@ -44,6 +44,13 @@ class Task(Protocol):
     def score(self, problem: Problem, completion: str) -> Score: ...
 
 
+@runtime_checkable
+class Equivalence(Protocol):
+    """A task that knows when two answers, as in `Score.answer`, are one: maj@k counts their votes together."""
+
+    def same(self, problem: Problem, one: str, other: str) -> bool: ...
+
+
 @dataclass(frozen=True, kw_only=True)
 class RewardWeights:
     """How verdicts become the reward: a weighted sum, `accuracy * (right | wrong) + format * (0 .. 1)`."""

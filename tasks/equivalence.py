@@ -34,6 +34,8 @@ def judge(gold: str, answer: str) -> tuple[bool, bool]:
         return False, said is not None
     if _is_number(right) and _is_number(said):
         return _same_number(right, said), True
+    if bool(right.atoms(sympy.Eq)) != bool(said.atoms(sympy.Eq)):
+        return False, True  # a statement about unknowns is not what stands on its right side
     return _agree(right, said) and _agree(said, right), True
 
 
@@ -72,6 +74,9 @@ def _is_number(value: Any) -> bool:  # noqa: ANN401
 
 
 def _same_number(a: Any, b: Any) -> bool:  # noqa: ANN401
+    a, b = a.doit(), b.doit()  # the reader leaves 10^{-30} as a power
+    if {a.is_rational, b.is_rational} == {True, False}:
+        return False  # no decimal is the root of 3, however long
     if a.is_Rational and b.is_Rational:
         return bool(a == b)
     if not (a.is_finite and b.is_finite):

@@ -15,16 +15,22 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 
-from tasks import numerals, workers
+from tasks import equations, numerals, words, workers
+from tasks.decoration import undressed
 
 MAX_LENGTH = 2000
 MAX_DEPTH = 30
 
 _WAYS = (  # of writing the same thing, in order
+    (re.compile(r"\\\\\s?\[\s?-?[0-9.]{1,9}\s?[a-z]{2}\s?\]"), r"\\\\ "),  # space between rows
     (re.compile(r"\\(?:left|right|big|Big|bigg|Bigg)(?![A-Za-z])\.?|\\displaystyle(?![A-Za-z])|(?<!\\)\\[!$]|\$"), ""),
     (re.compile(r"(?<!\\)\\[()\[\],;: ]|~|\\q?quad(?![A-Za-z])|[\s\u00a0\u2009\u202f]+"), " "),
     (re.compile(r"\\[dtc]frac(?![A-Za-z])"), r"\\frac"),
     (re.compile(r"\\(?:textbf|textrm|textit|textsf|textnormal|mathrm|mathbf|mathit|mbox|hbox)\s*\{"), r"\\text{"),
+    (
+        re.compile(r"(?<=[0-9])\s?\^\s?(?:\{\s?\\text\{\s?(?:st|nd|rd|th)\s?\}\s?\}|\\text\{\s?(?:st|nd|rd|th)\s?\})"),
+        "",
+    ),
     (re.compile(r"\\phantom\s*(?:\{[^{}]*\}|.)"), ""),
     (re.compile(r"\\(le|ge)(?![A-Za-z])"), r"\\\1q"),
     (re.compile(r"\\lt(?![A-Za-z])"), "<"),
@@ -39,15 +45,11 @@ _UNIT_WORD = re.compile(
 )
 _JOIN = re.compile(r"\\text\{\s*(?:and|or|,|base)\s*\}?")
 _REPEATING = re.compile(r"([0-9]{0,18})\.([0-9]{0,18})\\overline\s?\{\s?([0-9]{1,18})\s?\}")
+_SPACED = re.compile(r"(?<![_^0-9.,])(?<![0-9.,] )[0-9]{1,3}(?: [0-9]{3})+(?! ?[0-9])")  # digit groups, as 64 000
 _THOUSANDS = re.compile(r"\{[0-9]{1,3}(?:,[0-9]{3})+\}")  # as a numerator, denominator, radicand
-_TEXT = re.compile(r"\\text\{([^{}]*)\}")
 _BASE = re.compile(r"(?=[^_]*[0-9])([0-9A-F]+)_\{?\s?([0-9]{1,2})\s?\}?")
-_CHOICE = re.compile(r"\(?([A-J])\)?(?:[.:].*|\s+[^=\s].*)?")
-_EQUALS = re.compile(r"(?<![\\<>!:])=")
-_NAME = re.compile(r"\s*(?:[A-Za-z]|\\[a-z]+)(?:_\{?\w+\}?)?(?:\([A-Za-z, ]*\))?\s*")
 _PAIR, _LIST = re.compile(r"\([^()]*,[^()]*\)"), re.compile(r"[^()\[\]{}]*,[^()\[\]{}]*")
 _TOWER = re.compile(r"\^\{?[^{}^]{0,9}\^\{?[^{}^]{0,9}\^|[0-9]{4,}!|!\)?!")
-_COMMAND = re.compile(r"\\[A-Za-z]+(?:\s*\{[A-Za-z ]+\})?")
 
 
 @dataclass(frozen=True)
@@ -62,8 +64,8 @@ class Comparison:
 def compare(gold: str, answer: str) -> Comparison:
     """Whether an answer is the gold. Symmetric; an empty text equals nothing. Safe from any thread."""
     gold, answer = tidy(gold), tidy(answer)
-    if (len(_sides(gold)) > 1) != (len(_sides(answer)) > 1):
-        gold, answer = _right_side(gold), _right_side(answer)
+    if (len(equations.sides(gold)) > 1) != (len(equations.sides(answer)) > 1):
+        gold, answer = equations.right_side(gold), equations.right_side(answer)
     for name, rule in _RULES.items():
         equal = rule(gold, answer)
         if equal is not None:
@@ -77,39 +79,37 @@ def unusable(gold: str) -> str | None:
     gold = tidy(gold)
     if not gold:
         return "empty gold"
-    if any(read(gold) is not None for read in (_value, _based, _letter, _plain_text)):
+    if words.bare_letter(gold) or any(read(gold) is not None for read in (_value, _based, words.plain_text)):
         return None
-    verdict = workers.call("tasks.equivalence:parses", _right_side(gold))
+    verdict = workers.call("tasks.equivalence:parses", equations.right_side(gold))
     return None if verdict.value else f"gold {gold!r} cannot be parsed ({verdict.error or 'unparseable'})"
 
 
 def tidy(text: str) -> str:
     """One way of writing for what LaTeX can write in several; units and redundant brackets removed."""
-    text = _without_double_brackets(text)
+    text = numerals.without_group_spaces(_without_double_brackets(undressed(text)))
     if len(text) > MAX_LENGTH:
         return text
     for pattern, way in _WAYS:
         text = pattern.sub(way, text)
+    text = _SPACED.sub(lambda m: m[0].replace(" ", ""), text)
     text = text.strip().removeprefix("\\approx").partition("\\approx")[0]
     text = _THOUSANDS.sub(lambda m: m[0].replace(",", ""), text.strip().rstrip(".,;: "))
     text = _REPEATING.sub(_repeating, text)
-    for unit in (_UNIT, _UNIT_WORD):
-        shorter = unit.sub("", text)
-        if shorter and not _JOIN.search(text[len(shorter) :]):
+    for ending in (_UNIT, _UNIT_WORD):
+        shorter = ending.sub("", text)
+        unit = text[len(shorter) :]
+        if shorter and not _JOIN.search(unit) and not numerals.unsure(unit):
             text = shorter
     return text.strip()
-
-
-def without_text(text: str) -> str:
-    r"""A `\text{...}` around a whole answer taken off."""
-    found = _TEXT.fullmatch(text.strip())
-    return found[1].strip() if found else text
 
 
 def _same_text(gold: str, answer: str) -> bool | None:
     if not gold or not answer:
         return False
-    return True if gold.replace(" ", "") == answer.replace(" ", "") else None
+    if (_value(gold) is None) != (_value(answer) is None):
+        return None  # `1, 234` is a list, `1,234` a number
+    return True if _closed_up(gold) == _closed_up(answer) else None
 
 
 def _number(gold: str, answer: str) -> bool | None:
@@ -130,17 +130,13 @@ def _base(gold: str, answer: str) -> bool | None:
     return None
 
 
-def _choice(gold: str, answer: str) -> bool | None:
-    right, said = _letter(gold), _letter(answer)
-    return right == said if right and said and (gold, answer) != (right, said) else None
-
-
-def _words(gold: str, answer: str) -> bool | None:
-    right, said = _plain_text(gold), _plain_text(answer)
-    return right == said if right and said and "\\text" in gold + answer else None
-
-
-_RULES = {"same-text": _same_text, "number": _number, "base": _base, "choice": _choice, "words": _words}
+_RULES = {
+    "same-text": _same_text,
+    "number": _number,
+    "base": _base,
+    "choice": words.same_choice,
+    "words": words.same_words,
+}
 
 
 def _symbolic(gold: str, answer: str) -> Comparison:
@@ -151,6 +147,10 @@ def _symbolic(gold: str, answer: str) -> Comparison:
         answer = f"({answer})"  # the order of a pair counts, with or without its brackets
     elif _PAIR.fullmatch(answer) and _LIST.fullmatch(gold):
         gold = f"({gold})"
+    if _side_by_side(gold) or _side_by_side(answer):
+        return Comparison(False, "symbolic", "unparseable")
+    if {_kind(gold), _kind(answer)} == {"pair", "set"}:
+        return Comparison(False, "symbolic")
     verdict = workers.call("tasks.equivalence:judge", gold, answer)
     if verdict.value is None:
         return Comparison(False, "symbolic", verdict.error)
@@ -158,47 +158,39 @@ def _symbolic(gold: str, answer: str) -> Comparison:
     return Comparison(equal and _same_case(gold, answer), "symbolic", None if parsed else "unparseable")
 
 
+def _closed_up(text: str) -> str:
+    """Spaces out, except between the digits of two numbers."""
+    return re.sub(r" (?![0-9.])|(?<![0-9.]) ", "", text)
+
+
+def _side_by_side(text: str) -> bool:
+    """Whether two numbers stand beside each other with nothing between: that is neither a sum nor a product."""
+    shorter = re.sub(r"(?<![A-Za-z\]}^_])\{\s?(-?[0-9.]+)\s?\}", r" \1 ", text)
+    return re.search(r"(?<![_^0-9.])[0-9][0-9.]* +\.?[0-9]", shorter) is not None
+
+
+def _kind(text: str) -> str:
+    r"""Whether one pair of brackets holds all of a list: "pair" for `(1,2)`, "set" for `\{1,2\}`, else nothing."""
+    if "," not in text:
+        return ""
+    if re.fullmatch(r"\\\{[^{}]*(?:\{[^{}]*\}[^{}]*)*\\\}", text) and text.count("\\{") == 1:
+        return "set"
+    inner = text[1:-1]
+    return "pair" if text[0] + text[-1] == "()" and "(" not in inner and ")" not in inner else ""
+
+
 def _value(text: str) -> Fraction | None:
     return None if "(" in text or "[" in text or "\\{" in text else numerals.plain_number(text)
 
 
 def _based(text: str) -> tuple[str, str] | None:
-    found = _BASE.fullmatch(_TEXT.sub(r"\1", text))
+    found = _BASE.fullmatch(words.TEXT.sub(r"\1", text))
     return (found[1], found[2]) if found else None
-
-
-def _letter(text: str) -> str | None:
-    found = _CHOICE.fullmatch(_TEXT.sub(r"\1", text).strip())
-    return found[1] if found else None
-
-
-def _plain_text(text: str) -> str | None:
-    """Letters of a text answer; None where there is mathematics in it."""
-    words = re.sub(r"(?<=[a-z])\.", "", _TEXT.sub(r"\1", text).casefold())
-    found = re.fullmatch(r"[a-z0-9 ,.:'-]*[a-z]{2}[a-z0-9 ,.:'-]*", words)
-    return " ".join(re.findall(r"[a-z0-9]+", words)) if found else None
-
-
-def _right_side(text: str) -> str:
-    """What follows the last `=` of `x = ...`, `f(x) = ...` or of numbers; an equation in unknowns stays whole."""
-    *left, right = _sides(text)
-    named = left[1:] if left and _NAME.fullmatch(left[0]) else [*left, right]
-    return text if any(re.search(r"[A-Za-z]", _COMMAND.sub("", side)) for side in named) else right.strip()
-
-
-def _sides(text: str) -> list[str]:
-    r"""Text between the `=` that stand outside all braces, as in `\sum_{k=1}` they do not."""
-    parts, start = list[str](), 0
-    for equals in _EQUALS.finditer(text):
-        if text.count("{", start, equals.start()) == text.count("}", start, equals.start()):
-            parts.append(text[start : equals.start()])
-            start = equals.end()
-    return [*parts, text[start:]]
 
 
 def _same_case(gold: str, answer: str) -> bool:
     """Whether no symbol is written as a capital in one and small in the other: sympy's reader does not tell."""
-    a, b = (set(re.findall(r"[A-Za-z]", _COMMAND.sub("", text))) for text in (gold, answer))
+    a, b = (set(re.findall(r"[A-Za-z]", equations.COMMAND.sub("", text))) for text in (gold, answer))
     return not any(letter.swapcase() in b and letter not in b for letter in a)
 
 

@@ -10,9 +10,10 @@ from dataclasses import dataclass, field, make_dataclass
 from functools import cache
 from typing import ClassVar
 
-from tasks import answers, latex, puzzles
+from tasks import answers, numerals, puzzles
 from tasks.core import DataError, Problem, Score, Split
 from tasks.dataset import DataTask, Hub, Item, Template, split_rows
+from tasks.decoration import bare
 from tasks.sources import Row, text_field
 
 _HUB = "K-and-K/knights-and-knaves"
@@ -61,10 +62,21 @@ class Logic(DataTask):
         reading = answers.read(completion, think_opened=self.think_opened, markers=False)
         if not reading.text:
             return answers.score(reading, self.weights, correct=False, answer=None, error="no-answer")
-        answer = latex.without_text(reading.text)
+        answer = _as_written(problem.reference, reading.text)
         verdict = puzzles.grade(problem.reference, answer)
         correct = verdict.value is not None and verdict.value >= 1
         return answers.score(reading, self.weights, correct=correct, answer=answer, error=verdict.error)
+
+
+def _as_written(reference: str, text: str) -> str:
+    """An answer without decoration; a word or whole number as the gold writes it: the judges compare letters."""
+    said, gold = bare(text), json.loads(reference)["answer"]
+    if not isinstance(gold, str):
+        return said
+    whole = gold.isdecimal() and gold == str(int(gold))
+    if whole and numerals.number_in(said) == int(gold):
+        return gold
+    return gold if gold.isalpha() and said.casefold() == gold.casefold() else said
 
 
 @cache

@@ -8,10 +8,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 
+from tasks.decoration import undressed
+
 MAX_DIGITS = 1000  # a longer run is no answer, and converting it takes quadratic time
 MAX_EXPONENT = 400
 
-_MINUS = str.maketrans(dict.fromkeys("\u2212\u2013\ufe63\uff0d", "-"))
+MINUS = str.maketrans(dict.fromkeys("\u2212\u2013\ufe63\uff0d", "-"))
 _FRACTION = re.compile(
     r"\\[dtc]?frac\s?(?:\{\s?(-?[0-9.,]{1,300})\s?\}|([0-9]))\s?(?:\{\s?(-?[0-9]{1,300})\s?\}|([0-9]))"
 )
@@ -19,7 +21,7 @@ _WRAPPER = re.compile(
     r"\\(?:text|textbf|textit|textrm|mathrm|mathbf|mathit|mbox|bf|rm|left|right|displaystyle)(?![A-Za-z])"
 )
 _SYMBOL = re.compile(
-    r"\\[$%!]|\^\s?\{?\s?\\circ(?![A-Za-z])\s?\}?|\\(?:degree|circ)(?![A-Za-z])|[$%\u20ac\u00a3\u00b0]"
+    r"\\[$%!]|\\(?:pounds|euro|yen|textdollar)(?![A-Za-z])|\^\s?\{?\s?\\circ(?![A-Za-z])\s?\}?|\\(?:degree|circ)(?![A-Za-z])|[$%\u00a2\u00a3\u00a5\u00b0\u20a0-\u20bf]"
 )
 _SPACE = re.compile(r"\\[,;: ]|\\q?quad(?![A-Za-z])|[~\u00a0\u2009\u202f]")
 _POWER = re.compile(r"\^\s?\{\s?(-?[0-9]{1,6})\s?\}")
@@ -39,6 +41,11 @@ _PLAIN = re.compile(r"[0-9]+(?:\.[0-9]+)?|\.[0-9]+")
 _SCALE = {"thousand": 10**3, "million": 10**6, "billion": 10**9, "trillion": 10**12}
 _ORDINAL = re.compile(r"(?:st|nd|rd|th)(?![A-Za-z])|[A-Z_^!]")
 _WORDS = re.compile(r"[A-Za-z\s.,:;'\"*_/()\[\]-]*")
+_UNSURE = re.compile(
+    r"(?<![A-Za-z])(?:not|never|neither|nor|but|except|or|maybe|perhaps|possibly|wrong|incorrect|false)(?![A-Za-z])|n't",
+    re.IGNORECASE,
+)
+_GROUP_SPACE = re.compile(r"(?<=[0-9])(?:,\\!|\{,\}(?:\\!)?)\s{0,3}(?=[0-9]{3}(?![0-9]))")
 _VARIABLE = re.compile(r"[\s(*]*[xyzn][\s).]*")
 
 
@@ -61,11 +68,18 @@ def number_in(text: str) -> Fraction | None:
     if len(found) != 1:
         return None
     before, after = text[: found[0].start], text[found[0].end :]
+    if unsure(before) or unsure(after):
+        return None
     if not (_WORDS.fullmatch(before) and _WORDS.fullmatch(after)) or _VARIABLE.fullmatch(after):
         return None
     if before.rstrip().endswith(("-", "/", "*")) or re.search(r"[A-Za-z]\s?\($", before):
         return None  # an operator or a function of the number, not the number
     return found[0].value
+
+
+def unsure(words: str) -> bool:
+    """Whether words deny what they stand beside, or offer something else: `not 5`, `5 (or maybe six)`."""
+    return _UNSURE.search(words) is not None
 
 
 def plain_number(text: str) -> Fraction | None:
@@ -92,11 +106,17 @@ def last_number(text: str) -> Fraction | None:
 
 
 def clean(text: str) -> str:
-    """LaTeX spacing, wrappers, currency and percent signs removed; minus signs and fractions in ASCII."""
-    text = _FRACTION.sub(lambda m: f" {m[1] or m[2]}/{m[3] or m[4]} ", text.translate(_MINUS))
+    """Decoration, LaTeX spacing, currency and percent signs removed; minus signs and fractions in ASCII."""
+    text = without_group_spaces(undressed(text))
+    text = _FRACTION.sub(lambda m: f" {m[1] or m[2]}/{m[3] or m[4]} ", text.translate(MINUS))
     text = text.replace("{,}", ",").replace("\\{", " ").replace("\\}", " ")
     text = _SYMBOL.sub("", _SPACE.sub(" ", _WRAPPER.sub(" ", text)))
     return re.sub(r" {2,}", " ", _POWER.sub(r"^\1 ", text).replace("{", " ").replace("}", " "))
+
+
+def without_group_spaces(text: str) -> str:
+    r"""Digit groups as MATH sets them, `11,\! 111,\! 100` or `1{,}450`, joined."""
+    return _GROUP_SPACE.sub("", text)
 
 
 def _numbers(text: str, *, alone: bool) -> Iterator[Found]:
@@ -112,6 +132,8 @@ def _sign(text: str, start: int, *, alone: bool) -> tuple[int, int]:
     """Where the number begins with its sign, and the sign: a minus is one unless it subtracts, joins or lists."""
     head = text[max(0, start - 8) : start]
     before = head.rstrip(" ")
+    if before.endswith("+") and before[:-1].rstrip(" ")[-1:] in {"", "=", "(", "\n"}:
+        return start - (len(head) - len(before)) - 1, 1
     if not before.endswith("-"):
         return start, 1
     gap = len(head) - len(before)

@@ -84,21 +84,38 @@ def mbpp(row: Row, place: str) -> Item:
     {"task_id": 601, "text": "Write a function to ...", "code": "def f(a): ...", "test_setup_code": "",
     "test_list": ["assert f(1) == 2", ...], "challenge_test_list": []}
 
+    The sanitized rows have "prompt" and "test_imports" in place of "text" and "test_setup_code".
     A completion fitted to the shown assertion cannot pass the others; a row with one assertion shows none.
     """
-    text, tests = text_field(row, place, "text"), row.get("test_list")
+    text, tests = text_field(row, place, "text", "prompt"), row.get("test_list")
     if not isinstance(tests, list) or not tests or not all(isinstance(t, str) for t in tests):
         raise DataError(f"{place}: no tests: 'test_list' must be a list of assertions")
     if why := next(filter(None, map(unfit, tests)), None):
         raise DataError(f"{place}: {why}")
     shown = min(1, len(tests) - 1)
-    name = NAME.search(tests[0])
-    if name is None:
-        raise DataError(f"{place}: the first test calls no function")
+    code, setup = text_field(row, place, "code"), _setup(row, place)
+    name = _called(tests[0], code, place)
     example = f" For example:\n\n{tests[0]}" if shown else ""
-    asserts = Asserts(asserts=tests, setup=text_field(row, place, "test_setup_code"), shown=shown)
-    question = f"{text}\n\nCall the function {name[0]}.{example}"
-    return Item(question=question, gold=reference(asserts, text_field(row, place, "code")))
+    asserts = Asserts(asserts=tests, setup=setup, shown=shown)
+    question = f"{text}\n\nCall the function {name}.{example}"
+    return Item(question=question, gold=reference(asserts, code))
+
+
+def _called(test: str, code: str, place: str) -> str:
+    """The function that the prompt names: the first in the test that the row's code defines, else the first called."""
+    names = [found[0] for found in NAME.finditer(test)]
+    if not names:
+        raise DataError(f"{place}: the first test calls no function")
+    return next((name for name in names if re.search(rf"^def\s+{name}\b", code, re.MULTILINE)), names[0])
+
+
+def _setup(row: Row, place: str) -> str:
+    imports = row.get("test_imports")
+    if imports is None:
+        return text_field(row, place, "test_setup_code")
+    if not isinstance(imports, list) or not all(isinstance(line, str) for line in imports):
+        raise DataError(f"{place}: field 'test_imports' must be a list of import lines")
+    return "\n".join(imports)
 
 
 def small_function(row: Row, place: str) -> Item:

@@ -48,8 +48,8 @@ class Programming:
 
     def score(self, problem: Problem, completion: str) -> Score:
         """Runs the completion's program against the tests in `problem.reference`."""
-        code, rule = programs.code_in(completion)
         tests = programs.tests_of(problem.reference)
+        code, rule = programs.code_in(completion, programs.called_by(tests))
         reward, correct, error = 0.0, False, None
         try:
             verdict = self.judge(programs.program_of(code, tests), tests)

@@ -4,6 +4,7 @@ import json
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import combinations
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from bench.engines.hf import HFRollout
 from bench.evaluate import interval, judge, maj_at_k, pass_at_k, summarise
 from bench.models.load import load_model, load_tokenizer
 from tasks import TASKS
+from tasks.competition_math import CompetitionMath
 from tasks.core import Problem, Score, Split
 from tests.bench.support import rollout
 
@@ -35,6 +37,14 @@ def test_majority_by_hand() -> None:
     assert maj_at_k(answered(("3", True), ("4", False))) == 0.5  # type: ignore[arg-type]
     assert maj_at_k(answered((None, False), (None, False), ("3", True))) == 1  # type: ignore[arg-type]
     assert maj_at_k(answered((None, False))) == 0  # type: ignore[arg-type]
+
+
+def test_equal_answers_vote_together_whatever_they_are_written_as() -> None:
+    """Three halves against two threes: as texts the threes would win."""
+    votes = answered(("0.5", True), ("\\frac12", True), ("3", False), ("\\frac{1}{2}", True), ("3", False))
+    task, problem = CompetitionMath(), Problem(id="p", prompt="", reference="0.5")
+    assert maj_at_k(votes) == 0  # type: ignore[arg-type]
+    assert maj_at_k(votes, partial(task.same, problem)) == 1  # type: ignore[arg-type]
 
 
 def test_interval_by_hand() -> None:

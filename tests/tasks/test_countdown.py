@@ -50,7 +50,7 @@ def test_value(text: str, value: int | str) -> None:
         ("1" * 100, "unparseable"),
         ("3/(2-2)", "division by zero"),
         ("1+2=4", "false equation"),
-        ("1+2=3=3", "unparseable"),
+        ("1+2=3=4", "false equation"),
     ],
 )
 def test_what_is_no_arithmetic(text: str, reason: str) -> None:

@@ -12,7 +12,7 @@ from tasks import TASKS, program_rows, programs
 from tasks.core import DataError, Task
 from tasks.dataset import Item
 from tasks.programming import Programming, broken_references
-from tasks.sandbox import Limits, bubblewrap, run
+from tasks.sandbox import Asserts, Limits, bubblewrap, run
 from tests.shared import SHARED, needs_shared
 from tests.tasks.sandboxing import needs_sandbox
 
@@ -261,3 +261,77 @@ def test_every_official_reference_passes_and_fails_with_its_value_changed(datase
         verdicts = list(pool.map(both, items))
     assert [i for i, (right, _) in enumerate(verdicts) if not right] == []
     assert [i for i, (_, broken) in enumerate(verdicts) if broken] == []
+
+
+SOLUTION = "def f(a):\n    return a + 1\n"
+
+
+@pytest.mark.parametrize(
+    "completion",
+    [
+        f"```python\n{SOLUTION}```<|im_end|>",
+        f"```python\n{SOLUTION}```</s>\n",
+        f"```python\n{SOLUTION}<|eot_id|>\n```",
+        f"```python\n{SOLUTION}<|eot_id|>",
+        f"```python\n{SOLUTION}``` <end_of_turn>",
+        f"~~~python\n{SOLUTION}~~~",
+        f"````python\n{SOLUTION}````",
+        f"\ufeff```python\n\ufeff{SOLUTION}```",
+        f"```python\n{SOLUTION}```\n".replace("\n", "\r\n"),
+        "1. So:\n   ```python\n   def f(a):\n       return a + 1\n   ```\n",
+        f"```python\n{SOLUTION}```\nIt prints\n```\n>>> f(1)\n2\n```\n",
+        f"```python\n{SOLUTION}```\nRun it:\n```bash\npython f.py\n```\n",
+        f"```python\ndef f(a):\n    return a\n```\nor rather\n```python\n{SOLUTION}```\n```python\nprint(f(1))\n```",
+    ],
+)
+def test_a_solution_is_found_in_whatever_block_it_is_written(completion: str) -> None:
+    assert programs.code_in(completion, ["f"]) == (SOLUTION, "fence")
+
+
+def test_four_backticks_hold_three_and_html_is_left_alone() -> None:
+    code = 'def f(a):\n    """\n    ```\n    f(1)\n    ```\n    """\n    return "<s>a</s>"\n'
+    assert programs.code_in(f"````python\n{code}````", ["f"]) == (code, "fence")
+
+
+def test_what_the_tests_call_is_known() -> None:
+    tests = run_asserts("assert set(both([1], [2])) == set([1])", "assert math.isclose(area(2), 4.0)")
+    assert programs.called_by(tests) == ["both", "area"]
+    assert programs.called_by(run_asserts("assert sum(10, 15) == 6")) == ["sum"]  # MBPP 126
+
+
+def run_asserts(*asserts: str) -> Asserts:
+    return Asserts(asserts=list(asserts))
+
+
+@needs_sandbox
+def test_a_continuation_may_import_from_the_future_and_may_have_lost_its_first_space(humaneval: Programming) -> None:
+    [problem] = humaneval.problems("test")
+    whole = "def root(xs: List[int]) -> float:\n    return -xs[0] / xs[1]\n"
+    future = "from __future__ import annotations\n"
+    for right in (
+        fenced(future + whole),
+        fenced(f"{future}import math\n\n\n{whole}"),
+        "   return -xs[0] / xs[1]\n",
+        "   a = -xs[0]\n    return a / xs[1]\n",
+    ):
+        score = humaneval.score(problem, right)
+        assert score.correct, (right, score.error)
+    assert not humaneval.score(problem, "  return -xs[0] / xs[1]\n  return 3\n    return 4").correct
+
+
+@needs_sandbox
+def test_sanitized_mbpp(tmp_path: Path) -> None:
+    row = {
+        "source_file": "x.ipynb",
+        "task_id": 602,
+        "prompt": "Write a function to find the area of a square.",
+        "code": "def area(a):\n  return a * a",
+        "test_imports": ["import math"],
+        "test_list": ["assert math.isclose(area(2), 4.0)", "assert set([area(1)]) == {1}"],
+    }
+    task = Programming(dataset="mbpp", data=write(tmp_path, "mbpp.jsonl", row))
+    [problem] = task.problems("train")
+    assert "Call the function area." in problem.prompt
+    assert broken_references([problem], task) == []
+    with pytest.raises(DataError, match="'test_imports' must be a list"):
+        program_rows.mbpp(row | {"test_imports": "import math"}, "p:1")
