@@ -23,7 +23,7 @@ HUB: Mapping[Collection, tuple[str, str]] = {
 MBPP_IDS: Mapping[Split, range] = {"train": range(601, 975), "validation": range(511, 601), "test": range(11, 511)}
 TEMPLATES: Mapping[Collection, Template] = {
     "functions": PLAIN,
-    "mbpp": Template(version=1, text="{question}\n\nAnswer with one Python code block."),
+    "mbpp": Template(version=2, text="{question}\n\nAnswer with one Python code block."),
     "humaneval": Template(
         version=1, text="Complete this Python function. Answer with the whole function in one code block.\n\n{question}"
     ),
