@@ -47,7 +47,6 @@ class Passes:
                 [cast("Critic", self.modules["critic"]).backbone] if "values" in needs else []
             ):
                 checkpoint_activations(cast("PreTrainedModel", backbone))
-                backbone.train()  # without dropout this switches nothing but the checkpointing on
         self.clock = Clock(self.device)
         self._activations = 0
 
