@@ -68,7 +68,7 @@ def spread(cache: DynamicCache, owner: Tensor, room: int) -> None:
         if type(layer) is DynamicLayer and layer.keys is not None:
             layers[i] = BufferedLayer(layer.keys[owner], cast("Tensor", layer.values)[owner], room)
         else:
-            layer.reorder_cache(owner)
+            cast("Any", layer).reorder_cache(owner)
     cache.layers = layers
 
 

@@ -12,9 +12,10 @@ from algorithms.core import Need, PolicyOutput
 from bench.batch import Padded
 from bench.config import EngineConfig
 from bench.engines.modules import Critic, entropy, token_logprobs
+from bench.engines.recompute import checkpoint_activations
 from bench.engines.reference import reference_of, tensors_of
 from bench.meter import Clock, storages
-from bench.models.load import autocast, checkpoint_activations
+from bench.models.load import autocast
 from bench.trainer import Role
 
 ENTROPY_ROWS = 4096  # tokens whose (rows, V) distributions exist at once where only the number is wanted

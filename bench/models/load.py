@@ -7,16 +7,13 @@ import subprocess
 import sys
 import tempfile
 import zipfile
-from collections.abc import Callable, Iterator
-from functools import partial
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
-from torch.utils.checkpoint import checkpoint
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
-from transformers.modeling_layers import GradientCheckpointingLayer
 
 from bench.config import ASSETS, EMBEDDED
 from bench.ground.errors import UserError
@@ -120,28 +117,6 @@ def check_head(model: PreTrainedModel, location: str) -> None:
         raise UserError(
             f"{location}: the model changes its logits after the output layer; such models are not supported"
         )
-
-
-def checkpoint_activations(model: PreTrainedModel) -> None:
-    """Recompute activations in the backward pass; transformers 5.19 has the older name."""
-    enable = getattr(model, "activation_checkpointing_enable", None) or model.gradient_checkpointing_enable
-    enable({"use_reentrant": False})
-    for layer in [m for m in model.modules() if isinstance(m, GradientCheckpointingLayer)]:
-        layer.training = True  # its own flag, not its parts': dropout that goes by theirs stays off
-        layer._gradient_checkpointing_func = partial(recompute, layer)  # type: ignore[assignment]
-
-
-def recompute(layer: nn.Module, forward: Callable[..., Any], *args: Any) -> Any:  # noqa: ANN401
-    """Run a layer's forward pass now and again in the backward pass, both in evaluation: no dropout of any kind."""
-
-    def evaluated(*inputs: Any) -> Any:  # noqa: ANN401
-        layer.training = False
-        try:
-            return forward(*inputs)
-        finally:
-            layer.training = True
-
-    return checkpoint(evaluated, *args, use_reentrant=False)
 
 
 def output_layer(model: PreTrainedModel) -> nn.Module:
