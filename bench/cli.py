@@ -176,9 +176,9 @@ def plan(arguments: Arguments) -> int:
     """Memory, time and cost of a run on given GPUs, before renting them"""
     from bench.planner.config import PlanConfig
     from bench.planner.plan import plan as command
-    from bench.settings.flags import flags
+    from bench.settings.flags import flags, long_names, switched
 
-    return command(flags(PlanConfig, arguments, prog="python -m bench plan"))
+    return command(flags(PlanConfig, switched(long_names(arguments)), prog="python -m bench plan"))
 
 
 def check(arguments: Arguments) -> int:

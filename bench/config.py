@@ -2,11 +2,14 @@
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
+
+import tyro
 
 from algorithms.core import Algorithm
 from bench.ground.budget import Budget
-from tasks.core import Source, Task
+from bench.ground.defaults import default_of
+from tasks.core import Source, Split, Task
 
 ASSETS = Path(__file__).parent / "assets"
 EMBEDDED = "embedded"
@@ -16,23 +19,19 @@ EMBEDDED = "embedded"
 class Sampling:
     """How completions are drawn."""
 
-    max_new_tokens: int | None = None
-    """Generation budget L of a completion. None: 64 for an embedded model, 512 for any other."""
+    max_new_tokens: Annotated[
+        int | None, tyro.conf.arg(help=f"Generation budget L of a completion. {default_of('max_new_tokens')}")
+    ] = None
     temperature: float = 1.0
-    """Divides the logits, in the sampler and in every log-prob pass. 0 is greedy (evaluation only)."""
+    """Divisor of the logits, in the sampler and in every log-prob pass. 0 is greedy (evaluation only)."""
     top_p: float = 1.0
-    """Nucleus: the smallest set of tokens whose probability reaches this."""
+    """Probability that the nucleus reaches, the smallest set of tokens that are drawn from."""
     top_k: int = 0
-    """Number of likeliest tokens kept; 0 keeps all."""
-
-    @staticmethod
-    def default_budget(*, ours: bool) -> int:
-        """What None stands for."""
-        return 64 if ours else 512
+    """Number of likeliest tokens that are drawn from; 0 keeps all."""
 
     @property
-    def budget(self) -> int:
-        """The generation budget, once resolved."""
+    def generation_budget(self) -> int:
+        """The most tokens of a completion, L, once resolved."""
         assert self.max_new_tokens is not None, "settings are resolved before they are used"
         return self.max_new_tokens
 
@@ -41,26 +40,26 @@ class Sampling:
 class OptimizerConfig:
     """AdamW for the policy."""
 
-    lr: float | None = None
-    """Peak learning rate. None: 2e-4 for an embedded model, 1e-6 for any other."""
+    lr: Annotated[float | None, tyro.conf.arg(help=f"Peak learning rate of the policy. {default_of('lr')}")] = None
     betas: tuple[float, float] = (0.9, 0.95)
     """Decay rates of AdamW's two moments."""
     weight_decay: float = 0.0
-    """Decoupled weight decay."""
+    """Weight decay, decoupled from the gradient."""
     grad_clip: float = 1.0
     """Largest gradient norm of an update."""
     schedule: Literal["constant", "linear", "cosine"] = "constant"
     """Shape of the learning rate over the budget, after warm-up."""
     warmup_steps: int = 3
-    """Steps in which the learning rate rises linearly to its peak."""
+    """First steps, in which the learning rate rises linearly to the peak."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class CriticConfig:
     """The critic's own pass, read only where the algorithm needs values."""
 
-    lr: float | None = None
-    """Peak learning rate. None: 1e-3 for an embedded model, 1e-5 for any other."""
+    lr: Annotated[float | None, tyro.conf.arg(help=f"Peak learning rate of the critic. {default_of('critic_lr')}")] = (
+        None
+    )
     num_epochs: int = 1
     """Passes over each batch of rollouts."""
     num_minibatches: int = 2
@@ -68,9 +67,9 @@ class CriticConfig:
     grad_clip: float = 1.0
     """Largest gradient norm of an update."""
     warmup_steps: int = 3
-    """Steps in which the critic's learning rate rises linearly to its peak."""
+    """First steps, in which the critic's learning rate rises linearly to the peak."""
     pretrain_steps: int = 0
-    """First steps in which only the critic learns. Their samples count."""
+    """First steps, in which only the critic learns; the samples of these steps count."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,9 +77,9 @@ class LoraConfig:
     """Low-rank adapters in place of every weight (arXiv:2106.09685). An adapter as --model brings its own settings."""
 
     rank: int = 0
-    """Of the adapters; 0 trains every weight."""
+    """Rank of the adapters; 0 trains every weight."""
     alpha: float = 32.0
-    """The adapters' product is scaled by alpha / rank."""
+    """Scale of the adapters: their product is multiplied by alpha / rank."""
     targets: tuple[str, ...] = ()
     """Names of the layers that get adapters, such as q_proj v_proj. None given: every linear one but the output's."""
 
@@ -90,15 +89,15 @@ class RewardModelConfig:
     """A learned reward: weight * (score - mean) / std + rules_weight * the task's own. `correct` stays the task's."""
 
     path: str | None = None
-    """A sequence classifier with one label, a folder or a hub id; `--reward-model` for short. None: no model."""
+    """Sequence classifier with one label, a folder or a hub id; `--reward-model` for short. None: no model."""
     weight: float = 1.0
-    """Of the model's score."""
+    """Weight of the model's score in the reward."""
     rules_weight: float = 0.0
-    """Of the task's reward, beside a model; without one the task's reward is all there is."""
+    """Weight of the task's reward beside a model's; without a model the task's reward is all there is."""
     mean: float = 0.0
-    """Subtracted from a score: what the model gives on average, measured beforehand."""
+    """Mean of the model's scores, measured beforehand, which is subtracted from each."""
     std: float = 1.0
-    """Divides it: the spread of the model's scores, measured beforehand."""
+    """Spread of the model's scores, measured beforehand, by which each is divided."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,17 +105,17 @@ class EngineConfig:
     """Where and how the models run."""
 
     device: Literal["auto", "cpu", "cuda"] = "auto"
-    """auto takes a GPU where there is one."""
+    """Device of the models. auto: a GPU where there is one."""
     dtype: Literal["float32", "bfloat16"] | None = None
     """Arithmetic of the forward pass; master weights are float32 in either case. None: the preset's."""
     micro_batch_tokens: int | None = None
-    """Padded tokens of one forward and backward pass. None: the preset's."""
+    """Most padded tokens of one forward and backward pass. None: the preset's."""
     rollout_batch_size: int = 256
     """Most completions generated at once."""
     gradient_checkpointing: bool = False
-    """Recompute activations in the backward pass."""
+    """Compute activations again in the backward pass, to save memory."""
     rollout: Literal["hf", "vllm"] = "hf"
-    """What generates; `--rollout` for short."""
+    """Engine that generates; `--rollout` for short."""
     rollout_memory: float = 0.4
     """Share of the device's memory that vLLM takes, for its weights and its key-value cache, while it generates."""
     tensor_parallel: int = 1
@@ -125,9 +124,10 @@ class EngineConfig:
     """Mean difference (nats a token) of a sampler's log-probs from the trainer's, at equal weights, above which a run
     stops. None: 1e-3 in float32, 0.1 in bfloat16."""
     train: Literal["torch", "deepspeed"] | None = None
-    """What trains; `--engine` for short. None: deepspeed where there are several processes, else the preset's."""
+    """Engine that trains; `--engine` for short. None: deepspeed for several processes, else the preset's."""
     zero: Literal[0, 1, 2, 3] | None = None
-    """What deepspeed shares out: 1 optimizer states, 2 gradients too, 3 weights too. `--zero`. None: the preset's."""
+    """What deepspeed shares out; `--zero` for short. 1: optimizer states, 2: gradients too, 3: weights too.
+    None: the preset's."""
     offload: tuple[Literal["optimizer", "params", "reference"], ...] = ()
     """What waits in the host's memory while it is not used; `--offload` for short. optimizer, params: deepspeed's."""
 
@@ -154,21 +154,28 @@ class EvalConfig:
     """Evaluation: its own sampling, the same for every arm, never timed as training."""
 
     limit: int | None = 500
-    """Problems of the test split, the first ones. None takes all."""
+    """Number of problems of the test split, the first ones. None: all."""
     num_samples: int = 4
-    """Sampled completions a problem, for sampled accuracy, pass@k and maj@k; 0 evaluates greedily only."""
+    """Completions sampled for each problem, for sampled accuracy, pass@k and maj@k; 0 evaluates greedily only."""
     temperature: float = 1.0
-    """Of the sampled completions."""
+    """Temperature of the sampled completions."""
     top_p: float = 1.0
-    """Of the sampled completions."""
+    """Nucleus of the sampled completions: the probability that it reaches."""
     every: int = 0
     """Steps between evaluations on the validation split; 0 makes none."""
     validation_limit: int = 200
-    """Problems of the validation split."""
+    """Number of problems of the validation split, the first ones."""
+    validation_samples: int | None = None
+    """Number of sampled completions a problem of the validation split. None: num_samples."""
     checkpoint: Literal["last", "best"] = "last"
     """Which weights the final test evaluation reads: the last, or the best on validation."""
     seed: int = 20_000
-    """Of the sampled completions: equal for every arm and seed."""
+    """Seed of the sampled completions, equal for every arm and every seed of a run."""
+
+    def samples_on(self, split: Split) -> int:
+        """Sampled completions a problem."""
+        given = self.validation_samples if split == "validation" else None
+        return self.num_samples if given is None else given
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -178,9 +185,9 @@ class RunConfig:
     algo: Algorithm
     task: Task
     model: str = "embedded"
-    """`embedded` (the small model of ours for this task), a Hugging Face id, a folder, or `smollm2-135m`."""
+    """Model to train: `embedded` (our small one for this task), a Hugging Face id, a folder, or `smollm2-135m`."""
     seed: int = 0
-    """Fixes the prompt order, the samples and the minibatches of the run."""
+    """Seed of the prompt order, the samples and the minibatches of the run."""
     budget: str = "steps=24"
     """What the run may use: steps=N, samples=N, tokens=N (both generated), updates=N, flops=N or seconds=N (of
     training, devices together)."""
@@ -189,12 +196,13 @@ class RunConfig:
     rollout_lag: int = 0
     """Steps by which the sampler's weights lag behind the policy's, as in asynchronous training: docs/rollouts.md."""
     reward: str | None = None
-    """`pkg.mod:function` of (problem, completion) that replaces the task's reward; what is correct stays the task's."""
+    """Function `pkg.mod:name` of (problem, completion) whose value replaces the task's reward, not its verdict."""
     reward_model: RewardModelConfig = field(default_factory=RewardModelConfig)
     data: Path | None = None
-    """A file, or a folder of train.jsonl and test.jsonl, in the data set's official format."""
+    """File, or folder of train.jsonl and test.jsonl, in the data set's official format."""
     source: Literal["auto", "procedural", "path", "hub"] = "auto"
-    """auto: --data where given; else procedural for an embedded model; else $BENCH_DATA; else the hub."""
+    """Where problems come from. auto: --data where given, else procedural for an embedded model, else $BENCH_DATA,
+    else the hub."""
     long_prompts: Literal["refuse", "drop"] = "refuse"
     """What happens to prompts longer than max_prompt_tokens; dropped ones are counted, none is ever cut."""
     max_prompt_tokens: int = 1024
@@ -223,7 +231,7 @@ class RunConfig:
     """Print the closing lines only."""
 
     @property
-    def limit(self) -> Budget:
+    def parsed_budget(self) -> Budget:
         """The budget, read.
 
         Raises:

@@ -14,6 +14,7 @@ from bench.rollout import Rollout, RolloutEngine, generate, score
 from tasks.core import Problem, Task
 
 BATCH = 256  # problems generated and scored at a time
+TELLING = 0.005  # share of completions that were right and cut off, from which on it is said
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,6 +29,16 @@ class Verdicts:
     def num_correct(self) -> int:
         """Right answers among the sampled."""
         return sum(r.score.correct for r in self.sampled)
+
+    @property
+    def num_completed(self) -> int:
+        """Right answers among the sampled that came to an end of their own."""
+        return sum(completed(r) for r in self.sampled)
+
+
+def completed(rollout: Rollout) -> bool:
+    """Whether an answer is right and its completion was not cut off: the stricter verdict of two."""
+    return rollout.score.correct and rollout.completion.finish_reason == "stop"
 
 
 def pass_at_k(num_samples: int, num_correct: int, k: int) -> float:
@@ -82,6 +93,7 @@ def summarise(verdicts: Sequence[Verdicts], num_samples: int) -> dict[str, Any]:
         "num_problems": len(verdicts),
         "accuracy": sum(correct) / len(correct),
         "accuracy_ci95": interval(correct),
+        "completed_accuracy": mean_of(completed(r) for r in greedy),
         "format_frac": mean_of(r.score.format_ok for r in greedy),
         "truncated_frac": mean_of(r.completion.finish_reason == "length" for r in greedy),
         "length_mean": mean_of(len(r.completion.token_ids) for r in greedy),
@@ -89,12 +101,17 @@ def summarise(verdicts: Sequence[Verdicts], num_samples: int) -> dict[str, Any]:
     }
     if num_samples:
         rates = [v.num_correct / num_samples for v in verdicts]
+        sampled = [r for v in verdicts for r in v.sampled]
         powers = [2**i for i in range(num_samples.bit_length()) if 2**i <= num_samples]
         row |= {
             "num_samples": num_samples,
             "sampled_accuracy": sum(rates) / len(rates),
             "sampled_accuracy_ci95": interval(rates),
-            "sampled_format_frac": mean_of(r.score.format_ok for v in verdicts for r in v.sampled),
+            "sampled_completed_accuracy": mean_of(completed(r) for r in sampled),
+            "sampled_truncated_frac": mean_of(
+                r.completion.finish_reason == "length" for v in verdicts for r in v.sampled
+            ),
+            "sampled_format_frac": mean_of(r.score.format_ok for r in sampled),
             "pass_at_k": {str(k): mean_of(pass_at_k(num_samples, v.num_correct, k) for v in verdicts) for k in powers},
             "maj_at_k": {str(num_samples): mean_of(maj_at_k(v.sampled) for v in verdicts)},
         }
@@ -109,6 +126,9 @@ def describe(summary: dict[str, Any]) -> str:
         text += f" [{low:.1%}, {high:.1%}]"
     if "sampled_accuracy" in summary:
         text += f", sampled {summary['sampled_accuracy']:.1%}"
+        without = summary["sampled_completed_accuracy"]
+        if summary["sampled_accuracy"] - without > TELLING:
+            text += f" (of which cut off {summary['sampled_accuracy'] - without:.1%})"
     if summary["format_frac"] is not None:
         text += f", well-formed {summary['format_frac']:.1%}"
     return text + f" ({summary['num_problems']} problems)"
@@ -122,5 +142,6 @@ def problem_rows(verdicts: Sequence[Verdicts]) -> Iterator[dict[str, Any]]:
             "correct": v.greedy.score.correct if v.greedy is not None else None,
             "answer": v.greedy.score.answer if v.greedy is not None else None,
             "num_correct": v.num_correct if v.sampled else None,
+            "num_completed": v.num_completed if v.sampled else None,
             "num_samples": len(v.sampled) or None,
         }

@@ -83,7 +83,7 @@ def train(parts: Parts, state: State) -> Iterator[Step]:
         EngineError: an engine's process has ended, or the sampler generates from other weights than it was given.
         NoSignalError: no group was kept.
     """
-    while (progress := used(parts.config.limit, state)) < 1:
+    while (progress := used(parts.config.parsed_budget, state)) < 1:
         yield one_step(parts, state, progress)
 
 
@@ -102,7 +102,7 @@ def one_step(parts: Parts, state: State, progress: float) -> Step:
     with meter.phase("sync"):
         parts.rollout.sleep()
 
-    scores = scored(kept, config.sampling.budget)
+    scores = scored(kept, config.sampling.generation_budget)
     scores = replace(scores, rewards=algorithm.shape_rewards(scores))
     tokens = sequences(kept)
     with meter.phase("logprobs"):
@@ -201,14 +201,14 @@ def gather(parts: Parts, state: State) -> tuple[list[Rollout], list[Rollout]]:
             size = algorithm.group_size
             groups = [judged[i : i + size] for i in range(0, len(judged), size)]
             rollouts = [rollout for group in parts.ranks.collect(groups) for rollout in group]
-        keep = algorithm.keep_group(scored(rollouts, config.sampling.budget)).tolist()
+        keep = algorithm.keep_group(scored(rollouts, config.sampling.generation_budget)).tolist()
         everything += rollouts
         kept += [r for r, wanted in zip(rollouts, keep, strict=True) if wanted]
         if len(kept) >= config.samples_per_step:
             break
     state.position = stream.position
     if not kept:
-        raise NoSignalError(no_signal(scored(everything, config.sampling.budget), algorithm.max_rounds))
+        raise NoSignalError(no_signal(scored(everything, config.sampling.generation_budget), algorithm.max_rounds))
     return everything, kept[: config.samples_per_step]
 
 

@@ -9,9 +9,10 @@ import pandas as pd
 from bench.ground.words import GIB
 from bench.machine.presets import load, preset_names
 from bench.planner import tables
-from bench.planner.job import Job, Setting, Workload
+from bench.planner.job import Job, Workload
 from bench.planner.methods import method
-from bench.planner.search import Plan, Remedy, cheapest, describe, remedies
+from bench.planner.search import Plan, Remedy, cheapest, describe_setting, remedies
+from bench.planner.setting import EngineSetting
 from bench.planner.sizes import resolve
 
 MODELS = ("7b", "67b", "671b")
@@ -56,7 +57,7 @@ def job(model: str, algorithm: str, preset_name: str, group: int = GROUP, verifi
             verifier_s=verifier_s,
         ),
         preset=preset,
-        setting=Setting(train_engine=preset.train_engine, rollout_engine=preset.rollout_engine, dtype=preset.dtype),
+        setting=EngineSetting.of_preset(preset),
     )
 
 
@@ -88,7 +89,7 @@ def overview(cells: Sequence[Job], plans: Sequence[Plan | None]) -> pd.DataFrame
                 "step s": plan.step_s,
                 "tokens/s": plan.generated_tokens_per_s,
                 f"device-hours, {SAMPLES:,} samples": plan.gpu_hours(SAMPLES),
-                "setting": describe(plan.job.setting),
+                "setting": describe_setting(plan.job.setting),
             }
         else:
             row["setting"] = "does not fit"

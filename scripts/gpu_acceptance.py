@@ -34,9 +34,10 @@ from bench.loop import Parts
 from bench.machine.presets import load
 from bench.models.load import lora, pick_device
 from bench.models.shape import ModelShape
-from bench.planner.job import Job, Setting, Workload
+from bench.planner.job import Job, Workload
 from bench.planner.memory import memory
 from bench.planner.methods import of_algorithm
+from bench.planner.setting import EngineSetting
 from bench.rollout import Rollout, generate, score
 from scripts.loop import parts_of, settings, steps
 from scripts.parts import Figures, Part, run
@@ -79,7 +80,7 @@ def kept(row: Figures) -> Figures:
 
 def predicted(bench: Bench, size: str, algo: Algorithm, rank: int, *, reward: bool = False) -> Figures:
     """The planner's peak for the same step, on the preset of one H200."""
-    shape = ModelShape.from_config(bench.sizes(size))
+    shape, preset = ModelShape.from_config(bench.sizes(size)), load("1xH200")
     job = Job(
         model=size,
         shape=shape,
@@ -89,14 +90,8 @@ def predicted(bench: Bench, size: str, algo: Algorithm, rank: int, *, reward: bo
             completion_tokens=bench.completion_tokens,
             samples_per_step=bench.samples,
         ),
-        preset=load("1xH200"),
-        setting=Setting(
-            train_engine="torch",
-            rollout_engine="hf",
-            dtype="bfloat16",
-            lora_rank=rank,
-            micro_batch_tokens=bench.micro_batch_tokens,
-        ),
+        preset=preset,
+        setting=replace(EngineSetting.of_preset(preset), lora_rank=rank, micro_batch_tokens=bench.micro_batch_tokens),
         reward_shape=shape if reward else None,
     )
     return {"predicted/peak_gib": memory(job).peak_bytes / GIB}

@@ -33,7 +33,7 @@ class Programming:
     limits: Limits = field(default_factory=Limits)
     """What one program may use."""
     allow_unsandboxed: bool = False
-    """Run model-written programs unprotected where no sandbox works. Recorded, and shown in every table."""
+    """Run model-written programs unprotected where no sandbox works. Recorded, and shown in reports' provenance."""
     seed: int = 0
     """Of the small functions; a run's own seed does not change its problems."""
 

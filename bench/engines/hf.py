@@ -120,7 +120,7 @@ class HFRollout:
         owner = torch.arange(len(jobs), device=device).repeat_interleave(
             torch.tensor([len(j.seeds) for j in jobs], device=device)
         )
-        budget = sampling.budget
+        budget = sampling.generation_budget
         uniforms = torch.stack(
             [torch.rand(budget, generator=torch.Generator().manual_seed(s)) for job in jobs for s in job.seeds]
         ).to(device)

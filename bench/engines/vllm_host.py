@@ -118,7 +118,7 @@ class Host:
                 temperature=sampling.temperature,
                 top_p=sampling.top_p,
                 top_k=sampling.top_k,
-                max_tokens=sampling.budget,
+                max_tokens=sampling.generation_budget,
                 stop_token_ids=self.setup.eos,
                 ignore_eos=True,  # its own; the end tokens are those above
                 logprobs=0,  # of the sampled token alone

@@ -8,26 +8,30 @@ import json
 import math
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from bench.gate.verdict import Finding, Status
+from bench.ground.comparable import Terms, unequal_terms
 from bench.ground.errors import UserError
-from bench.report.groups import figures
-from bench.report.records import find_runs, load
+from bench.ground.runs import find_runs
+from bench.report.comparison import latest_runs
+from bench.report.records import load
+from bench.report.run_figures import figures_of_runs
 from bench.stats import MIN_T, POCOCK, Difference, estimate, paired, unpaired
 
 
 @dataclass(frozen=True, kw_only=True)
 class Results:
-    """Runs of one method under one setting."""
+    """Runs of one method that may be compared with one another."""
 
-    setting: str  # what must be equal: data, model, budget, evaluation, preset
+    terms: Terms  # what must be equal: data, model, budget, evaluation, preset
     accuracy: Mapping[int, float]  # seed -> on the test split after training
     start: float | None = None  # mean before training
     lost: Mapping[int, str] = field(default_factory=dict[int, str])  # seed -> why there is no accuracy
     preset: str = ""
+    left_out: Sequence[str] = ()  # a line a run that counts for nothing
 
 
 def read_runs(folder: Path) -> dict[str, Results]:
@@ -36,21 +40,21 @@ def read_runs(folder: Path) -> dict[str, Results]:
     Raises:
         UserError: no runs there, or one arm under several settings.
     """
-    try:
-        with tempfile.TemporaryDirectory() as cache:
-            frame = figures(load(find_runs([folder]), Path(cache)))
-    except FileNotFoundError as error:
-        raise UserError(str(error)) from error
-    frame = frame.sort_values(["started_at", "path"]).drop_duplicates(["arm", "setting_key", "seed"], keep="last")
+    with tempfile.TemporaryDirectory() as cache:
+        frame, left_out = latest_runs(figures_of_runs(load(find_runs([folder]), Path(cache))))
     found: dict[str, Results] = {}
-    for (arm, setting), runs in frame.groupby(["arm", "setting_key"], sort=False):
+    for (arm, key), runs in frame.groupby(["arm", "setting_key"], sort=False):
         if arm in found:
             raise UserError(f"{folder}: arm {arm} was run under several settings; give a folder of one")
-        found[str(arm)] = results_of(runs.to_dict("records"), str(setting))
+        earlier = left_out[left_out["arm"] == arm]
+        lines = [
+            f"{Path(path).name} is left out: {why}" for path, why in zip(earlier["path"], earlier["why"], strict=True)
+        ]
+        found[str(arm)] = replace(results_of(runs.to_dict("records"), json.loads(key)), left_out=lines)
     return found
 
 
-def results_of(rows: Sequence[Mapping[str, Any]], setting: str) -> Results:
+def results_of(rows: Sequence[Mapping[str, Any]], terms: Terms) -> Results:
     """From one row a run. A run that did not finish, or was not tested after training, is lost."""
     accuracy, lost = dict[int, float](), dict[int, str]()
     for row in rows:
@@ -63,38 +67,41 @@ def results_of(rows: Sequence[Mapping[str, Any]], setting: str) -> Results:
             accuracy[int(row["seed"])] = value
     starts = [float(row["start_accuracy"]) for row in rows if math.isfinite(float(row.get("start_accuracy", math.nan)))]
     start = sum(starts) / len(starts) if starts else None
-    return Results(setting=setting, accuracy=accuracy, start=start, lost=lost, preset=str(rows[0]["preset"]))
+    return Results(terms=terms, accuracy=accuracy, start=start, lost=lost, preset=str(rows[0]["preset"]))
 
 
 def judge_accuracy(subject: str, head: Results, base: Results, margin: float, level: float) -> Finding:
     """One look. `margin` is a negative fraction."""
-    if head.setting != base.setting:
-        return told(subject, "cannot judge", "other settings", margin, detail=unequal(head.setting, base.setting))
+    if different := unequal(head.terms, base.terms):
+        return accuracy_finding(subject, "cannot judge", "other settings", margin, detail=different)
     if base.lost:
-        return told(subject, "cannot judge", "the base has lost runs", margin, detail=words(base.lost))
+        return accuracy_finding(
+            subject, "cannot judge", "the base has lost runs", margin, detail=lost_in_words(base.lost)
+        )
     if head.lost:
-        return told(subject, "worse", "runs without a result", margin, detail=words(head.lost))
-    difference = differ(head.accuracy, base.accuracy, level)
+        return accuracy_finding(subject, "worse", "runs without a result", margin, detail=lost_in_words(head.lost))
+    difference = head_minus_base(head.accuracy, base.accuracy, level)
     sizes = f"{len(head.accuracy)} runs against {len(base.accuracy)}"
     if difference is None or difference.low is None or difference.high is None:
         why = "too few runs" if difference is None else "every run differs by the same, which leaves no spread"
-        return told(subject, "cannot judge", f"{why}: {sizes}", margin, {"n": len(head.accuracy)})
+        return accuracy_finding(subject, "cannot judge", f"{why}: {sizes}", margin, {"n": len(head.accuracy)})
     verdict: Status = "pass" if difference.low > margin else "worse" if difference.high < margin else "cannot judge"
     mean, low, high = (100 * x for x in (difference.mean, difference.low, difference.high))
     used = {seed: base.accuracy[seed] for seed in head.accuracy} if difference.paired else base.accuracy
     means = [estimate(list(side.values())).mean for side in (used, head.accuracy)]
-    return told(
+    return accuracy_finding(
         subject,
         verdict,
         f"{mean:+.1f} [{low:+.1f}, {high:+.1f}] points",
         margin,
         {"difference": mean / 100, "low": low / 100, "high": high / 100, "level": level, "n": len(head.accuracy)},
         detail=f"{means[0]:.1%} -> {means[1]:.1%}, {sizes}{', paired by seed' * difference.paired}"
-        + little_to_lose(means[0], base.start, margin),
+        + little_to_lose(means[0], base.start, margin)
+        + left_open(head, base),
     )
 
 
-def differ(head: Mapping[int, float], base: Mapping[int, float], level: float) -> Difference | None:
+def head_minus_base(head: Mapping[int, float], base: Mapping[int, float], level: float) -> Difference | None:
     """Head minus base, paired where the base has every seed of the head, else as independent runs."""
     if min(len(head), len(base)) < MIN_T:
         return None
@@ -109,7 +116,7 @@ def little_to_lose(mean: float, start: float | None, margin: float) -> str:
     return f"; the base gains only {100 * gain:.1f} points" if gain is not None and gain < -2 * margin else ""
 
 
-def told(
+def accuracy_finding(
     subject: str,
     verdict: Status,
     measured: str,
@@ -130,16 +137,24 @@ def told(
     )
 
 
-def words(lost: Mapping[int, str]) -> str:
+def lost_in_words(lost: Mapping[int, str]) -> str:
     """`seed 3: diverged in step 4: ...`."""
     return "; ".join(f"seed {seed}: {why}" for seed, why in sorted(lost.items()))
 
 
-def unequal(head: str, base: str) -> str:
-    """The parts of two settings that differ."""
-    names = ("task, model, budget, evaluation", "data", "generation budget", "preset")
-    parts = zip(names, json.loads(head), json.loads(base), strict=True)
-    return "; ".join(f"{name}: {a} here, {b} in the base" for name, a, b in parts if a != b)
+def unequal(head: Terms, base: Terms) -> str:
+    """What both say and say differently; a term that one side's version does not record cannot be held against it."""
+    different = [name for name in unequal_terms(head, base) if name in head and name in base]
+    return "; ".join(f"{name}: {head[name]} here, {base[name]} in the base" for name in different)
+
+
+def left_open(head: Results, base: Results) -> str:
+    """What had to be left open: terms that one side does not record, and runs of either that count for nothing."""
+    parts: list[str] = []
+    for side, mine, other in (("the base", base.terms, head.terms), ("these runs", head.terms, base.terms)):
+        if missing := sorted(other.keys() - mine.keys()):
+            parts.append(f"{side} do{'es' * (mine is base.terms)} not record {', '.join(missing)}")
+    return "".join(f"; {part}" for part in [*parts, *head.left_out, *base.left_out])
 
 
 def level_of(num_looks: int) -> float:

@@ -1,14 +1,15 @@
 """Accuracies to hold later changes against: `<baselines>/<hardware>/<task>-<model>-<method>-<budget>.json`."""
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from bench.gate.accuracy import Results
-from bench.gate.verdict import signed
+from bench.gate.verdict import signature
+from bench.ground.comparable import CHECKSUMS, Terms, terms
 from bench.ground.errors import UserError
 from bench.ground.files import read_json, write_json
+from bench.ground.tree import Tree
 from bench.machine.provenance import commit
 from bench.stats import Estimate, estimate
 
@@ -19,9 +20,9 @@ def baseline_path(folder: Path, subject: str, setting: Mapping[str, Any], preset
     return folder / (preset or "unknown") / ("-".join(parts).replace(":", ".") + ".json")
 
 
-def place_of(results: Results, subject: str, folder: Path) -> Path:
+def baseline_of_results(results: Results, subject: str, folder: Path) -> Path:
     """The same, from runs."""
-    return baseline_path(folder, subject, json.loads(results.setting)[0], results.preset)
+    return baseline_path(folder, subject, results.terms, results.preset)
 
 
 def read_baseline(path: Path) -> Results:
@@ -33,11 +34,20 @@ def read_baseline(path: Path) -> Results:
     content = read_json(path)
     try:
         accuracy = {int(seed): float(value) for seed, value in content["accuracy"].items()}
-        return Results(
-            setting=json.dumps(content["setting"], sort_keys=True), accuracy=accuracy, start=content["start"]
-        )
-    except (KeyError, AttributeError, ValueError) as error:
+        return Results(terms=stored_terms(content["setting"]), accuracy=accuracy, start=content["start"])
+    except (KeyError, AttributeError, TypeError, ValueError) as error:
         raise UserError(f"{path}: not a baseline of accuracies: {error}") from error
+
+
+def stored_terms(setting: Any) -> Terms:  # noqa: ANN401 - any JSON value
+    """The terms of a stored baseline. Before they had names it held four parts, of which they are made as of a run."""
+    if isinstance(setting, dict):
+        return {str(name): str(value) for name, value in cast("Tree", setting).items()}
+    equal, data, length, preset = setting
+    splits = {split: dict(zip(CHECKSUMS, sums, strict=True)) for split, sums in data.items()}
+    tree = {name: value for name, value in equal.items() if value is not None}
+    tree |= {} if length is None else {"sampling": {"max_new_tokens": length}}
+    return terms(tree, {"data": splits, "preset": preset})
 
 
 def move_baseline(path: Path, subject: str, results: Results, reason: str) -> str:
@@ -51,19 +61,19 @@ def move_baseline(path: Path, subject: str, results: Results, reason: str) -> st
         raise UserError(f"{subject}, seed {seed}: {why}; a baseline must not hide that")
     old: dict[str, Any] = read_json(path) if path.exists() else {"accuracy": {}, "history": []}
     before = estimate(list(old["accuracy"].values())) if old["accuracy"] else None
-    changed = f"{said(before)} -> {said(estimate(list(results.accuracy.values())))}"
+    changed = f"{accuracy_in_words(before)} -> {accuracy_in_words(estimate(list(results.accuracy.values())))}"
     content = {
         "method": subject,
-        "setting": json.loads(results.setting),
+        "setting": results.terms,
         "start": results.start,
         "accuracy": {str(seed): value for seed, value in sorted(results.accuracy.items())},
-        "history": [*old["history"], signed(reason) | commit() | {"changed": changed}],
+        "history": [*old["history"], signature(reason) | commit() | {"changed": changed}],
     }
     path.parent.mkdir(parents=True, exist_ok=True)
     write_json(path, content)
     return f"{subject}: {changed}; {path}"
 
 
-def said(value: Estimate | None) -> str:
+def accuracy_in_words(value: Estimate | None) -> str:
     """`80.3% (8 runs)`."""
     return "none" if value is None else f"{value.mean:.1%} ({value.n} runs)"

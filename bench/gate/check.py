@@ -14,13 +14,13 @@ import tyro
 
 from algorithms import ALGORITHMS
 from bench.gate import outputs
-from bench.gate.accuracy import Results, judge_accuracy, level_of, read_runs, told
-from bench.gate.baselines import baseline_path, move_baseline, place_of, read_baseline
+from bench.gate.accuracy import Results, accuracy_finding, judge_accuracy, level_of, read_runs
+from bench.gate.baselines import baseline_of_results, baseline_path, move_baseline, read_baseline
 from bench.gate.costs import Side, check_costs
 from bench.gate.tolerances import Tolerances, parse_tolerances, tolerance_of
 from bench.gate.training import Trained, check_accuracy, write_study
-from bench.gate.trees import base_tree, head
-from bench.gate.verdict import EXIT_CODES, Finding, looks, overall
+from bench.gate.trees import base_tree, head_commit
+from bench.gate.verdict import EXIT_CODES, Finding, look_sizes, overall
 from bench.ground.errors import UserError
 from bench.ground.tree import Tree, merge
 from bench.settings.flags import from_tree
@@ -36,7 +36,7 @@ class CheckConfig:
     """Hold this tree against a base: exit code 0 passed, 1 worse, 2 usage, 3 cannot judge."""
 
     tiers: tuple[Literal[1, 2, 3], ...] = (1,)
-    """1: results against goldens. 2: throughput and memory against --base. 3: accuracy over seeds."""
+    """Tiers. 1: results against goldens. 2: throughput and memory against --base. 3: accuracy over seeds."""
     algo: Annotated[tuple[str, ...], tyro.conf.arg(aliases=["--algos"])] = ()
     """Methods, `pkg.mod:Class` for one's own. None: every one for tier 1, grpo and ppo for tiers 2 and 3."""
     base: str | None = None
@@ -44,21 +44,21 @@ class CheckConfig:
     tolerance: tuple[str, ...] = ()
     """How much worse is still good, such as 'throughput: -10%' 'memory/policy: +2%' 'accuracy: -5'."""
     task: str = "gsm8k"
-    """Of tiers 2 and 3."""
+    """Task of tiers 2 and 3."""
     model: str = "embedded"
-    """Of tiers 2 and 3."""
+    """Model of tiers 2 and 3."""
     budget: str = "samples=2560"
-    """Of a run in tier 3."""
+    """Budget of each run in tier 3."""
     set: tuple[str, ...] = ()
     """Settings of tiers 2 and 3, SETTING=VALUE, such as samples-per-step=64."""
     seeds: int = 4
     """Runs a side at the first look of tier 3."""
     max_seeds: int = 12
-    """Runs a side at the last one."""
+    """Runs a side at the last look of tier 3."""
     pairs: int = 8
     """Steps a side at the first look of tier 2."""
     max_pairs: int = 40
-    """Steps a side at the last one."""
+    """Steps a side at the last look of tier 2."""
     jobs: int = 1
     """Runs at once in tier 3."""
     runs: Path | None = None
@@ -132,7 +132,7 @@ class Gate:
         self.tolerances: Tolerances = parse_tolerances(config.tolerance)
         self.margin = tolerance_of("accuracy", self.tolerances)
         self.trained = config.algo or ("grpo", "ppo")
-        level_of(len(looks(config.seeds, config.max_seeds)))  # refuses too many looks before any run
+        level_of(len(look_sizes(config.seeds, config.max_seeds)))  # refuses too many looks before any run
         self.settings: Tree = merge({"budget": config.budget}, parse_settings(config.set, "--set"))
         for name in config.algo:
             find_algorithm(name)
@@ -147,19 +147,19 @@ class Gate:
         config = self.config
         itself = config.base is not None and Path(config.base).resolve() == Path.cwd()
         base = "this tree itself" if itself else config.base or "stored"
-        facts = [f"head {head()}, base {base}, tiers {', '.join(map(str, config.tiers))}"]
+        facts = [f"head {head_commit()}, base {base}, tiers {', '.join(map(str, config.tiers))}"]
         if set(config.tiers) - {1} and config.runs is None:
             facts.append(f"{config.task}, {config.model}, {config.budget} {' '.join(config.set)}".strip())
         return facts
 
-    def given(self, name: str) -> Tree:
+    def settings_of(self, name: str) -> Tree:
         """A method's settings in tiers 2 and 3, defaults left out: each tree fills in its own."""
         config = self.config
         return self.settings | {"algo_name": name, "task_name": config.task, "model": config.model}
 
     def baseline(self, name: str) -> Path:
         """Where its stored accuracies lie."""
-        chosen = resolve(from_tree(self.given(name), f"check {name}"))
+        chosen = resolve(from_tree(self.settings_of(name), f"check {name}"))
         return baseline_path(self.config.baselines or BASELINES, name, chosen.tree(), chosen.config.preset)
 
     def findings(self, base: Path | None) -> Iterator[Finding]:
@@ -182,37 +182,37 @@ class Gate:
 
     def costs(self, base: Path) -> Iterator[Finding]:
         """Tier 2."""
-        sizes = looks(self.config.pairs, self.config.max_pairs)
+        sizes = look_sizes(self.config.pairs, self.config.max_pairs)
         for name in self.trained:
-            resolve(from_tree(self.given(name), f"check {name}"))  # a mistake is told before anything is started
+            resolve(from_tree(self.settings_of(name), f"check {name}"))  # a mistake is told before anything is started
             settings = self.config.out / f"{name.replace(':', '.')}.toml"
-            settings.write_text(tomli_w.dumps(self.given(name)))
+            settings.write_text(tomli_w.dumps(self.settings_of(name)))
             trees: dict[Side, Path] = {"head": Path.cwd(), "base": base}
             yield from check_costs(name, trees, settings, self.config.out, self.tolerances, sizes, self.say)
 
     def accuracy(self, base: Path | None) -> Iterator[Finding]:
         """Tier 3, by runs started here."""
-        sizes = looks(self.config.seeds, self.config.max_seeds)
+        sizes = look_sizes(self.config.seeds, self.config.max_seeds)
         for name in self.trained:
-            theirs = self.stored(self.baseline(name)) if base is None else self.training(name, "base", base)
+            theirs = self.stored_baseline(self.baseline(name)) if base is None else self.training(name, "base", base)
             if theirs is None:
-                yield self.without(name, self.baseline(name))
+                yield self.no_baseline(name, self.baseline(name))
             else:
                 yield check_accuracy(self.training(name, "head", Path.cwd()), theirs, self.margin, sizes, self.say)
 
-    def stored(self, path: Path) -> Results | None:
+    def stored_baseline(self, path: Path) -> Results | None:
         """The baseline in a file; None where there is no file."""
         return read_baseline(path) if path.exists() else None
 
-    def without(self, name: str, base: Path) -> Finding:
+    def no_baseline(self, name: str, base: Path) -> Finding:
         """Nothing to compare with."""
         detail = 'store one from runs of the base: --update-baseline --reason "...", or give --base'
-        return told(name, "cannot judge", f"no {name} in {base}", self.margin, detail=detail)
+        return accuracy_finding(name, "cannot judge", f"no {name} in {base}", self.margin, detail=detail)
 
     def training(self, name: str, side: Side, tree: Path) -> Trained:
         """A method to train in a tree."""
         config, stem = self.config, name.replace(":", ".")
-        resolve(from_tree(self.given(name), f"check {name}"))
+        resolve(from_tree(self.settings_of(name), f"check {name}"))
         study = write_study(config.out / f"{stem}-study.toml", name, config.task, config.model, self.settings)
         folder = config.out / f"{stem}-{side}"
         shutil.rmtree(folder, ignore_errors=True)  # an earlier check's runs are of other code
@@ -224,10 +224,10 @@ class Gate:
         assert config.runs is not None
         base = read_runs(config.against) if config.against is not None and config.against.is_dir() else None
         for name, ours in read_runs(config.runs).items():
-            path = config.against or place_of(ours, name, config.baselines or BASELINES)
-            theirs = self.stored(path) if base is None else base.get(name)
+            path = config.against or baseline_of_results(ours, name, config.baselines or BASELINES)
+            theirs = self.stored_baseline(path) if base is None else base.get(name)
             if theirs is None:
-                yield self.without(name, path)
+                yield self.no_baseline(name, path)
             else:
                 yield judge_accuracy(name, ours, theirs, self.margin, level_of(1))
 
@@ -242,7 +242,7 @@ class Gate:
                 yield move_golden(name, find_algorithm(name), path, config.reason)
         if 3 in config.tiers:
             for name, results in self.results_to_store().items():
-                path = place_of(results, name, config.baselines or BASELINES)
+                path = baseline_of_results(results, name, config.baselines or BASELINES)
                 yield move_baseline(path, name, results, config.reason)
 
     def results_to_store(self) -> dict[str, Results]:

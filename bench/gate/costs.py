@@ -113,7 +113,7 @@ def check_costs(
                 worker.step()  # what is done once, in the first step, is no step's cost
             found, pairs = in_turns(workers, subject, tolerances, sizes, say)
         except WorkerError as error:
-            return [broken(subject, error)]
+            return [worker_finding(subject, error)]
     (folder / f"{stem}-steps.json").write_text(json.dumps([vars(pair) for pair in pairs]))
     return found
 
@@ -138,7 +138,7 @@ def in_turns(
     return found, pairs
 
 
-def broken(subject: str, error: WorkerError) -> Finding:
+def worker_finding(subject: str, error: WorkerError) -> Finding:
     """A head that cannot step is worse; a base that cannot leaves nothing to compare with."""
     return Finding(
         tier=2,

@@ -15,7 +15,7 @@ import transformers
 
 from algorithms.core import Algorithm
 from bench.gate.golden import Numbers, close, measure, version
-from bench.gate.verdict import Finding, signed
+from bench.gate.verdict import Finding, signature
 from bench.ground.errors import UserError
 from bench.ground.files import read_json, write_json
 
@@ -38,10 +38,10 @@ class Move:
     new: float | str | None
 
     def __str__(self) -> str:
-        return f"{self.name}: {shown(self.old)} -> {shown(self.new)}"
+        return f"{self.name}: {number_in_words(self.old)} -> {number_in_words(self.new)}"
 
 
-def shown(value: float | str | None) -> str:
+def number_in_words(value: float | str | None) -> str:
     """A number to nine digits."""
     if value is None:
         return "none"
@@ -56,7 +56,7 @@ def golden_path(name: str, baselines: Path | None) -> Path:
     return (baselines or Path("results/baselines")) / "goldens" / f"{name.replace(':', '.')}.json"
 
 
-def moved(old: Numbers, new: Numbers) -> list[Move]:
+def moved_numbers(old: Numbers, new: Numbers) -> list[Move]:
     """What is different or gone. A name that only the new has is an addition, no move."""
     found = [Move(name=name, old=value, new=new.get(name)) for name, value in old.items()]
     found += [Move(name=name, old=None, new=value) for name, value in new.items() if not_finite(value)]
@@ -75,9 +75,9 @@ def check_golden(name: str, algorithm: type[Algorithm], path: Path) -> list[Find
     if key not in entries:
         return [without_golden(name, key, list(entries))]
     new = measure(algorithm)
-    moves = moved(entries[key], new)
+    moves = moved_numbers(entries[key], new)
     added = [n for n in new if n not in entries[key]]
-    return [judged(name, group, prefixes, entries[key], moves, added) for group, prefixes in GROUPS.items()]
+    return [group_finding(name, group, prefixes, entries[key], moves, added) for group, prefixes in GROUPS.items()]
 
 
 def without_golden(name: str, key: str, known: Sequence[str]) -> Finding:
@@ -93,7 +93,7 @@ def without_golden(name: str, key: str, known: Sequence[str]) -> Finding:
     )
 
 
-def judged(
+def group_finding(
     name: str, group: str, prefixes: tuple[str, ...], old: Numbers, moves: Iterable[Move], added: Iterable[str]
 ) -> Finding:
     """Whether a group of numbers stayed."""
@@ -124,7 +124,7 @@ def move_golden(name: str, algorithm: type[Algorithm], path: Path, reason: str) 
     if broken := [n for n, value in new.items() if not_finite(value) or n.endswith("/defaults/error")]:
         raise UserError(f"{name}: {broken[0]} is {new[broken[0]]}: there is nothing to hold a later change against")
     last = entries.get(key) or (list(entries.values())[-1] if entries else {})
-    moves = moved(last, new)
+    moves = moved_numbers(last, new)
     if key in entries and moves:
         raise UserError(
             f"{name} {key} gives other numbers ({moves[0]}): first raise {algorithm.__name__}.formula_version, "
@@ -135,7 +135,7 @@ def move_golden(name: str, algorithm: type[Algorithm], path: Path, reason: str) 
         return f"{name} {key}: nothing moved"
     entries[key] = {n: float(f"{value:.12g}") if isinstance(value, float) else value for n, value in new.items()}
     content["history"].append(
-        signed(reason)
+        signature(reason)
         | {
             "version": key,
             "made_by": {"torch": torch.__version__, "transformers": transformers.__version__},

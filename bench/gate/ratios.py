@@ -35,9 +35,9 @@ class Pair:
 
 def judge(pairs: Sequence[Pair], subject: str, tolerances: Tolerances) -> list[Finding]:
     """Every quantity, from the pairs so far."""
-    found = [throughput(pairs, phase, subject, tolerances) for phase in phases(pairs)]
-    found += [role(pairs, name, subject, tolerances) for name in roles(pairs)]
-    return [*found, *(peak(pairs, name, subject, tolerances) for name in peaks(pairs))]
+    found = [throughput_finding(pairs, phase, subject, tolerances) for phase in phases(pairs)]
+    found += [role_finding(pairs, name, subject, tolerances) for name in roles(pairs)]
+    return [*found, *(peak_finding(pairs, name, subject, tolerances) for name in peaks(pairs))]
 
 
 def undecided(findings: Sequence[Finding]) -> bool:
@@ -49,11 +49,14 @@ def phases(pairs: Sequence[Pair]) -> Iterator[str]:
     """The whole step, and the phases that are long enough; what only one side has is judged, too."""
     total = sum(pair.base["own_s"]["step"] for pair in pairs)
     for phase in dict.fromkeys(name for pair in pairs for name in (*pair.base["own_s"], *pair.head["own_s"])):
-        if max(sum(side["own_s"].get(phase, 0.0) for side in of(pairs, which)) for which in SIDES) >= MIN_SHARE * total:
+        if (
+            max(sum(side["own_s"].get(phase, 0.0) for side in costs_of_side(pairs, which)) for which in SIDES)
+            >= MIN_SHARE * total
+        ):
             yield phase
 
 
-def of(pairs: Sequence[Pair], which: str) -> list[Cost]:
+def costs_of_side(pairs: Sequence[Pair], which: str) -> list[Cost]:
     """One side of the pairs."""
     return [getattr(pair, which) for pair in pairs]
 
@@ -65,14 +68,14 @@ def rate(cost: Cost, phase: str) -> float | None:
     return tokens / seconds if seconds and seconds > 0 and tokens else None
 
 
-def throughput(pairs: Sequence[Pair], phase: str, subject: str, tolerances: Tolerances) -> Finding:
+def throughput_finding(pairs: Sequence[Pair], phase: str, subject: str, tolerances: Tolerances) -> Finding:
     """Of one phase."""
     quantity = f"throughput/{phase}"
     rates = [(rate(pair.base, phase), rate(pair.head, phase)) for pair in pairs]
     return from_pairs(rates, quantity, subject, tolerances)
 
 
-def peak(pairs: Sequence[Pair], name: str, subject: str, tolerances: Tolerances) -> Finding:
+def peak_finding(pairs: Sequence[Pair], name: str, subject: str, tolerances: Tolerances) -> Finding:
     """Of one phase's memory."""
     sizes = [(pair.base["memory"].get(name), pair.head["memory"].get(name)) for pair in pairs]
     quantity = f"memory/peak/{name.removeprefix(PEAK)}"
@@ -86,30 +89,32 @@ def from_pairs(
     tolerance = tolerance_of(quantity, tolerances)
     known = [math.log(head / base) for base, head in values if base and head]
     if len(known) < len(values):
-        return missing(subject, quantity, tolerance, in_base=all(base for base, _ in values))
+        return missing_finding(subject, quantity, tolerance, in_base=all(base for base, _ in values))
     centre = hodges_lehmann(known, LEVEL)
     if centre.low is None or centre.high is None:
-        return finding(subject, quantity, "cannot judge", "too few pairs", tolerance, {"n": len(known), "low": None})
+        return cost_finding(
+            subject, quantity, "cannot judge", "too few pairs", tolerance, {"n": len(known), "low": None}
+        )
     mean, low, high = (math.expm1(x) for x in (centre.mean, centre.low, centre.high))
     numbers: dict[str, float | None] = {"ratio": mean + 1, "low": low + 1, "high": high + 1, "n": len(known)}
     measured = f"{mean:+.1%} [{low:+.1%}, {high:+.1%}]"
-    return finding(subject, quantity, status(low, high, tolerance), measured, tolerance, numbers)
+    return cost_finding(subject, quantity, status_of_interval(low, high, tolerance), measured, tolerance, numbers)
 
 
-def missing(subject: str, quantity: str, tolerance: float, *, in_base: bool) -> Finding:
+def missing_finding(subject: str, quantity: str, tolerance: float, *, in_base: bool) -> Finding:
     """What the base measured and the head does not is red; what the base did not measure cannot be compared."""
     verdict: Status = "worse" if in_base else "cannot judge"
-    return finding(subject, quantity, verdict, "no longer measured" if in_base else "missing", tolerance, {})
+    return cost_finding(subject, quantity, verdict, "no longer measured" if in_base else "missing", tolerance, {})
 
 
-def status(low: float, high: float, tolerance: float) -> Status:
+def status_of_interval(low: float, high: float, tolerance: float) -> Status:
     """Of an interval against a limit: below a negative one is worse, and above a positive one."""
     if tolerance < 0:
         low, high, tolerance = -high, -low, -tolerance
     return "pass" if high <= tolerance else "worse" if low > tolerance else "cannot judge"
 
 
-def finding(
+def cost_finding(
     subject: str, quantity: str, verdict: Status, measured: str, tolerance: float, numbers: dict[str, float | None]
 ) -> Finding:
     """As tier 2 words it."""
@@ -136,21 +141,27 @@ def peaks(pairs: Sequence[Pair]) -> list[str]:
     return [name for name in names if name.startswith(PEAK)]
 
 
-def role(pairs: Sequence[Pair], name: str, subject: str, tolerances: Tolerances) -> Finding:
+def role_finding(pairs: Sequence[Pair], name: str, subject: str, tolerances: Tolerances) -> Finding:
     """The largest size of one role on either side. One that the base does not hold at all has grown."""
     quantity = f"memory/{name.removesuffix('_gib')}"
     tolerance = tolerance_of(quantity, tolerances)
-    base, head = (max((s["memory"][name] for s in of(pairs, w) if name in s["memory"]), default=None) for w in SIDES)
+    base, head = (
+        max((s["memory"][name] for s in costs_of_side(pairs, w) if name in s["memory"]), default=None) for w in SIDES
+    )
     numbers = {"base_gib": base, "head_gib": head}
     if head is None:
-        return missing(subject, quantity, tolerance, in_base=True)
+        return missing_finding(subject, quantity, tolerance, in_base=True)
     if not base:
-        return finding(subject, quantity, "worse" if head else "pass", f"{size(head)}, new", tolerance, numbers)
+        return cost_finding(
+            subject, quantity, "worse" if head else "pass", f"{gib_in_words(head)}, new", tolerance, numbers
+        )
     growth = head / base - 1
     verdict: Status = "pass" if growth <= tolerance else "worse"
-    return finding(subject, quantity, verdict, f"{growth:+.1%} ({size(base)} -> {size(head)})", tolerance, numbers)
+    return cost_finding(
+        subject, quantity, verdict, f"{growth:+.1%} ({gib_in_words(base)} -> {gib_in_words(head)})", tolerance, numbers
+    )
 
 
-def size(gib: float) -> str:
+def gib_in_words(gib: float) -> str:
     """In MiB below one GiB."""
     return f"{gib:.2f} GiB" if gib >= 1 else f"{gib * 1024:.1f} MiB"

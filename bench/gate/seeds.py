@@ -4,15 +4,15 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-from bench.study.launch import Launcher, lock, split
-from bench.study.schedule import read, schedule
+from bench.study.launch import Launcher, lock_folder, split_ended
+from bench.study.schedule import read_study, schedule
 
 
 def main(file: str, folder: Path, count: int, jobs: int) -> None:
     """Run what is missing of COUNT seeds; each run's own records say what became of it."""
-    planned = schedule(replace(read(file), seeds=count), folder / "runs")
-    with lock(folder) as held:
-        Launcher(folder, held, jobs, lambda line: print(line, flush=True)).run(split(planned, folder / "runs")[1])
+    planned = schedule(replace(read_study(file), seeds=count), folder / "runs")
+    with lock_folder(folder) as held:
+        Launcher(folder, held, jobs, lambda line: print(line, flush=True)).run(split_ended(planned, folder / "runs")[1])
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ from typing import Protocol
 
 import tomli_w
 
-from bench.gate.accuracy import Results, judge_accuracy, level_of, read_runs, told
+from bench.gate.accuracy import Results, accuracy_finding, judge_accuracy, level_of, read_runs
 from bench.gate.verdict import Finding
 from bench.ground.errors import UserError
 from bench.ground.tree import Tree
@@ -82,16 +82,16 @@ def write_study(path: Path, subject: str, task: str, model: str, settings: Tree)
 def check_accuracy(head: Source, base: Source | Results, margin: float, sizes: Sequence[int], say: Say) -> Finding:
     """The first look that decides, or the last one. Base runs are made as they are needed."""
     level = level_of(len(sizes))
-    finding = told(head.subject, "cannot judge", "no runs", margin)
+    finding = accuracy_finding(head.subject, "cannot judge", "no runs", margin)
     for size in sizes:
         try:
             theirs = base if isinstance(base, Results) else base.results(size)
         except UserError as error:
-            return told(head.subject, "cannot judge", "the base cannot run", margin, detail=str(error))
+            return accuracy_finding(head.subject, "cannot judge", "the base cannot run", margin, detail=str(error))
         try:
             ours = head.results(size)
         except UserError as error:
-            return told(head.subject, "worse", "it cannot run", margin, detail=str(error))
+            return accuracy_finding(head.subject, "worse", "it cannot run", margin, detail=str(error))
         finding = judge_accuracy(head.subject, ours, theirs, margin, level)
         say(f"{head.subject}: {size} seeds: {finding.status}, {finding.measured}")
         if finding.status != "cannot judge" or "low" not in finding.numbers:

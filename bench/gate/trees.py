@@ -30,7 +30,7 @@ def base_tree(base: str) -> Generator[Path]:
             git("worktree", "remove", "--force", str(tree), base=base)
 
 
-def head() -> str:
+def head_commit() -> str:
     """The commit that we are at, `with changes` where files differ from it."""
     shown = subprocess.run(["git", "rev-parse", "--short=12", "HEAD"], capture_output=True, text=True, check=False)
     status = ["git", "status", "--porcelain", "--untracked-files=no"]

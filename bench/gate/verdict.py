@@ -33,13 +33,13 @@ def overall(findings: Sequence[Finding]) -> Status:
     return "cannot judge" if "cannot judge" in found or not found else "pass"
 
 
-def signed(reason: str) -> dict[str, str]:
+def signature(reason: str) -> dict[str, str]:
     """Who moves a baseline, when and why. Who: the name that git knows, else the login's."""
     known = subprocess.run(["git", "config", "user.name"], capture_output=True, text=True, check=False).stdout.strip()
     return {"when": datetime.now(UTC).isoformat(timespec="seconds"), "who": known or getpass.getuser(), "why": reason}
 
 
-def looks(first: int, last: int) -> list[int]:
+def look_sizes(first: int, last: int) -> list[int]:
     """Sizes at which to look, each half as large again as the one before."""
     sizes = [first]
     while sizes[-1] < last:

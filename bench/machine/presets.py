@@ -1,6 +1,5 @@
 """Hardware by name: what its devices can do, how they are joined, and the settings that suit them."""
 
-import difflib
 import re
 import shutil
 import subprocess
@@ -9,6 +8,9 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from typing import Any, Literal
+
+from bench.ground.errors import UserError, nearest
+from bench.ground.words import GIB
 
 FOLDER = Path(__file__).parent / "presets"
 AUTO = "auto"
@@ -89,13 +91,13 @@ def load(name: str) -> Preset:
     """The preset of this name; `auto` is the largest one that this machine can serve.
 
     Raises:
-        ValueError: no such preset; names the nearest.
+        UserError: no such preset; names the nearest.
     """
     if name == AUTO:
         return detect()
     path = FOLDER / f"{name}.toml"
     if name == "devices" or not path.is_file():
-        raise ValueError(f"unknown preset {name!r}: {_suggest(name, preset_names())}")
+        raise UserError(f"unknown preset {name!r}: {nearest(name, preset_names())}")
     table: dict[str, Any] = tomllib.loads(path.read_text())
     device = devices()[table.pop("device")]
     efficiency = Efficiency(**table.pop("efficiency", {}))
@@ -116,16 +118,16 @@ def parse_gpus(spec: str, memory_gb: float | None = None) -> Preset:
     its memory is planned.
 
     Raises:
-        ValueError: not a specification, no devices, or an unknown device (names the nearest).
+        UserError: not a specification, no devices, or an unknown device (names the nearest).
     """
     if spec in preset_names():
         return load(spec)
     found = re.fullmatch(r"(?:(\d+)x)?(\d+)x([A-Za-z][\w.-]*)", spec)
     if not found:
-        raise ValueError(f"--gpus {spec}: expected COUNTxDEVICE or NODESxCOUNTxDEVICE, such as 4xA100-80GB")
+        raise UserError(f"--gpus {spec}: expected COUNTxDEVICE or NODESxCOUNTxDEVICE, such as 4xA100-80GB")
     nodes, count, name = int(found[1] or 1), int(found[2]), found[3]
     if nodes * count == 0:
-        raise ValueError(f"--gpus {spec}: a plan needs at least one device")
+        raise UserError(f"--gpus {spec}: a plan needs at least one device")
     device = _device(name, memory_gb)
     same = [p for p in map(load, preset_names()) if (p.device, p.nodes, p.devices_per_node) == (device, nodes, count)]
     if same:
@@ -168,23 +170,23 @@ def for_run(name: str, *, cpu: bool, processes: int = 1) -> Preset:
     """The preset that a run takes, which has a process on every device.
 
     Raises:
-        ValueError: unknown, of another number of devices, or not here; in one line. `cpu`: no GPU is to be used.
+        UserError: unknown, of another number of devices, or not here; in one line. `cpu`: no GPU is to be used.
     """
     if name == AUTO:
         return load("cpu") if cpu else detect_for(processes)
     preset = load(name)
     if preset.rollout_devices:
-        raise ValueError(f"--preset {name} keeps devices for generation alone, which only plan knows: choose another")
+        raise UserError(f"--preset {name} keeps devices for generation alone, which only plan knows: choose another")
     if preset.num_devices != processes and preset.device.name != "cpu":
         nodes = f"--nnodes {preset.nodes} " if preset.nodes > 1 else ""
         launcher = f"torchrun {nodes}--nproc_per_node {preset.devices_per_node}" if preset.num_devices > 1 else "python"
         have = f"{preset.num_devices} devices and the run {processes} processes"
-        raise ValueError(f"--preset {name} has {have}: start it by {launcher} -m bench run")
+        raise UserError(f"--preset {name} has {have}: start it by {launcher} -m bench run")
     if preset.device.name != "cpu" and (cpu or not _present(preset, installed_gpus())):
         here = ", ".join(gpu for gpu, _ in installed_gpus()) or "no GPU"
         used = f"{here}, which torch does not see" if cpu and installed_gpus() else here
         needed = f"{preset.devices_per_node} x {preset.device.name}"
-        raise ValueError(f"--preset {name} needs {needed}, and here is {used}: use --preset auto")
+        raise UserError(f"--preset {name} needs {needed}, and here is {used}: use --preset auto")
     return preset
 
 
@@ -224,12 +226,7 @@ def _device(name: str, memory_gb: float | None) -> Device:
     known = {key.lower(): device for key, device in devices().items()}
     device = known.get(name.lower()) or known.get(f"{name.lower()}-80gb")
     if device is not None:
-        return device if memory_gb is None else replace(device, memory_gib=memory_gb * 1e9 / 2**30)
+        return device if memory_gb is None else replace(device, memory_gib=memory_gb * 1e9 / GIB)
     if memory_gb is None:
-        raise ValueError(f"unknown device {name!r}: {_suggest(name, list(devices()))}, or give --memory-gb")
-    return Device(name=name, match=re.escape(name), memory_gib=memory_gb * 1e9 / 2**30)
-
-
-def _suggest(name: str, known: list[str]) -> str:
-    near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
-    return f"the nearest is {near[0]}" if near else f"known are {', '.join(known)}"
+        raise UserError(f"unknown device {name!r}, which takes --memory-gb; {nearest(name, devices())}")
+    return Device(name=name, match=re.escape(name), memory_gib=memory_gb * 1e9 / GIB)

@@ -42,7 +42,7 @@ class ColdStart:
     out: Path
     """Folder to make; it must not exist."""
     seed: int = 0
-    """Decides the initial weights and the demonstrations."""
+    """Seed of the initial weights and the demonstrations."""
     num_updates: int | None = None
     """Optimizer updates. None: the number that made the shipped model."""
     quiet: bool = False
@@ -51,12 +51,9 @@ class ColdStart:
 
 def command(config: ColdStart) -> int:
     """`python -m bench pipeline cold-start`; returns the exit code."""
-    try:
-        cold_start(
-            config.task, config.out, config.seed, config.num_updates, log=(lambda _: None) if config.quiet else print
-        )
-    except ValueError as error:
-        raise UserError(str(error)) from error
+    cold_start(
+        config.task, config.out, config.seed, config.num_updates, log=(lambda _: None) if config.quiet else print
+    )
     print(config.out)
     return 0
 
@@ -83,12 +80,12 @@ def cold_start(
         What `cold_start.json` holds.
 
     Raises:
-        ValueError: an unknown task, or `out` exists.
+        UserError: an unknown task, or `out` exists.
     """
     if task not in FAMILIES:
-        raise ValueError(f"no embedded model for task '{task}'; there are {', '.join(sorted(FAMILIES))}")
+        raise UserError(f"no embedded model for task '{task}'; there are {', '.join(sorted(FAMILIES))}")
     if out.exists():
-        raise ValueError(f"{out} exists; a checkpoint is never overwritten: choose another --out")
+        raise UserError(f"{out} exists; a checkpoint is never overwritten: choose another --out")
     family, threads, began = FAMILIES[task], torch.get_num_threads(), time.process_time()
     num_updates = family.num_updates if num_updates is None else num_updates
     torch.set_num_threads(1)  # the order of sums, and so the weights, would depend on it

@@ -1,17 +1,11 @@
 """What is planned: a model, a method, a workload, a configuration of devices, and a setting of the engines."""
 
-from collections.abc import Collection
 from dataclasses import dataclass
 from math import ceil
-from typing import Literal
 
 from bench.machine.presets import Dtype, Preset
 from bench.models.shape import ModelShape
-
-Offload = Literal["none", "optimizer", "params"]
-OptimizerName = Literal["adamw", "adamw8bit", "sgd"]
-TrainEngineName = Literal["torch", "deepspeed"]
-RolloutEngineName = Literal["hf", "vllm"]
+from bench.planner.setting import EngineSetting
 
 BYTES: dict[Dtype, int] = {"float32": 4, "bfloat16": 2, "float16": 2}
 
@@ -48,52 +42,6 @@ class Workload:
     def sequence_tokens(self) -> int:
         return self.prompt_tokens + self.completion_tokens
 
-    @property
-    def total_tokens(self) -> int:
-        return self.samples_per_step * self.sequence_tokens
-
-
-@dataclass(frozen=True, kw_only=True)
-class Setting:
-    """How the engines are set; what the search varies."""
-
-    train_engine: TrainEngineName
-    rollout_engine: RolloutEngineName
-    dtype: Dtype
-    optimizer: OptimizerName = "adamw"
-    lora_rank: int = 0
-    zero_stage: int = 0
-    offload: Offload = "none"
-    gradient_checkpointing: bool = False
-    micro_batch_tokens: int = 8192
-    rollout_batch_size: int = 256
-    """Completions generated at once by one rollout replica."""
-    rollout_devices: int = 0
-    """Devices that only generate; 0: every device generates and trains in turn."""
-    tensor_parallel: int = 1
-    """Devices that share one rollout replica."""
-
-    def contradictions(self, num_devices: int) -> list[str]:
-        """Why this setting cannot be; empty where it can."""
-        found: list[str] = []
-        if self.train_engine == "torch" and (self.zero_stage or self.offload != "none"):
-            found.append("ZeRO stages and off-loading need --train-engine deepspeed: the torch engine has none")
-        if self.train_engine == "torch" and num_devices - self.rollout_devices > 1:
-            found.append("the torch engine trains on one device: --train-engine deepspeed for more")
-        if self.offload == "optimizer" and self.zero_stage == 0:
-            found.append("--offload optimizer needs --zero-stage 1, 2 or 3")
-        if self.offload == "params" and self.zero_stage < 3:
-            found.append("--offload params needs --zero-stage 3")
-        if self.rollout_devices and self.rollout_engine == "hf":
-            found.append("the hf rollout engine generates from the weights being trained: --rollout-devices needs vllm")
-        if self.rollout_devices >= num_devices:
-            found.append(f"--rollout-devices {self.rollout_devices} leaves none of {num_devices} devices to train on")
-        if self.rollout_engine == "hf" and self.tensor_parallel > 1:
-            found.append("--tensor-parallel is vllm's: the hf rollout engine has one device a replica")
-        if (self.rollout_devices or num_devices) % self.tensor_parallel:
-            found.append(f"--tensor-parallel {self.tensor_parallel} must divide the devices that generate")
-        return found
-
 
 @dataclass(frozen=True, kw_only=True)
 class Job:
@@ -104,7 +52,7 @@ class Job:
     method: Method
     workload: Workload
     preset: Preset
-    setting: Setting
+    setting: EngineSetting
     reward_shape: ModelShape | None = None
     """A learned reward model; None where rules judge."""
 
@@ -128,8 +76,3 @@ class Job:
         rows = self.setting.micro_batch_tokens // self.workload.sequence_tokens
         per_device = ceil(self.workload.samples_per_step / self.method.num_minibatches / self.train_devices)
         return max(1, min(rows, per_device))
-
-
-def offload_of(kinds: Collection[str]) -> Offload:
-    """A run's `--offload` as the planner has it: parameters imply the optimizer's states."""
-    return "params" if "params" in kinds else "optimizer" if "optimizer" in kinds else "none"

@@ -14,15 +14,14 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 from bench.ground.words import GIB
+from bench.ground.words import Role as Measured
 from bench.models.shape import ModelShape
 from bench.planner.activations import inner_width, recomputed_bytes, saved_bytes
-from bench.planner.job import BYTES, Job, OptimizerName
+from bench.planner.job import BYTES, Job
+from bench.planner.setting import OptimizerName
 
 Phase = Literal["rollout", "score", "logprobs", "update_critic", "update_policy"]
-Role = Literal[
-    "policy", "critic", "reference", "reward_model", "gradients", "optimizer", "gathered", "activations",
-    "temporaries", "rollout_weights", "kv_cache", "context",
-]  # fmt: skip
+Role = Literal[Measured, "gathered", "temporaries", "context"]
 ROLES: tuple[Role, ...] = get_args(Role)
 PHASES: tuple[Phase, ...] = get_args(Phase)
 Pool = Literal["train", "rollout"]

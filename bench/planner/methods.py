@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
+from bench.ground.budget import Budget
+from bench.ground.errors import UserError, nearest
 from bench.planner.job import Job, Method
 
 if TYPE_CHECKING:
@@ -15,12 +17,12 @@ def method(name: str, kl_coef: float | None = None, group_size: int | None = Non
     """What an algorithm holds and how often it passes over its samples, from its own settings.
 
     Raises:
-        ValueError: no such algorithm, or a setting that it does not have or refuses.
+        UserError: no such algorithm, or a setting that it does not have or refuses.
     """
     from algorithms import ALGORITHMS
 
     if name not in ALGORITHMS:
-        raise ValueError(f"unknown algorithm {name!r}: known are {', '.join(ALGORITHMS)}")
+        raise UserError(f"unknown algorithm {name!r}: {nearest(name, ALGORITHMS)}")
     known = {f.name for f in fields(ALGORITHMS[name])}
     given = {"kl_coef": kl_coef, "group_size": group_size}
     # kl_coef 0 asks nothing of a method without one; a method with groups cannot take PPO's size
@@ -43,13 +45,7 @@ def of_algorithm(name: str, algorithm: Algorithm, critic_epochs: int = 1) -> Met
 
 def budget_samples(text: str, job: Job, samples_per_s: float | None) -> float | None:
     """Samples that `--budget` amounts to; None where its unit cannot be turned into samples."""
-    from bench.ground.budget import Budget
-    from bench.ground.errors import UserError
-
-    try:
-        budget = Budget.parse(text)
-    except UserError as error:
-        raise ValueError(error) from error
+    budget = Budget.parse(text)
     per_unit: dict[str, float | None] = {
         "steps": job.workload.samples_per_step,
         "samples": 1,

@@ -1,52 +1,50 @@
 """`bench plan`: what each method would need on given hardware, before anybody rents it. No engine, no weights."""
 
-import sys
 from collections.abc import Iterator
 from dataclasses import replace
 
+from bench.ground.errors import UserError
+from bench.ground.words import GIB
 from bench.machine.presets import Preset, load, parse_gpus
-from bench.planner.config import SEARCHED, PlanConfig
-from bench.planner.job import Job, Setting, Workload
+from bench.planner.config import PlanConfig
+from bench.planner.job import Job, Workload
 from bench.planner.methods import method
+from bench.planner.setting import EngineSetting
 from bench.planner.sizes import resolve
 
 
 def plan(config: PlanConfig) -> int:
-    """Print and write the plan; 0 when something fits, 1 when nothing does, 2 after one line for a user's mistake."""
-    try:
-        if config.validate:
-            from bench.planner.validate import report
+    """Print and write the plan; 0 when something fits, 1 when nothing does.
 
-            return report(config.validate, config.out, quiet=config.quiet)
-        return _plan(config)
-    except ValueError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
+    Raises:
+        UserError: what cannot be planned.
+    """
+    if config.validate:
+        from bench.planner.validate import report
 
-
-def _plan(config: PlanConfig) -> int:
+        return report(config.validate, config.out, quiet=config.quiet)
     from bench.planner import show
 
     planned = list(jobs(config))
     if config.weights_only:
         return show.weights(planned, config.quiet)
-    return show.plans(planned, config, pinned(config))
+    return show.plans(planned, config, frozenset(config.pinned()))
 
 
 def jobs(config: PlanConfig) -> Iterator[Job]:
     """One for each algorithm and configuration, at the preset's setting with the flags over it.
 
     Raises:
-        ValueError: unknown model, algorithm or hardware, or flags that contradict each other.
+        UserError: unknown model, algorithm or hardware, or flags that contradict each other.
     """
     check(config)
     shape = resolve(config.model)
     reward = None
     if config.reward == "model":
-        reward = resolve(config.reward_model) if config.reward_model else shape
+        reward = resolve(config.reward_model.path) if config.reward_model.path else shape
     workload = Workload(
-        prompt_tokens=config.prompt_tokens,
-        completion_tokens=config.completion_tokens,
+        prompt_tokens=config.max_prompt_tokens,
+        completion_tokens=config.sampling.max_new_tokens,
         samples_per_step=config.samples_per_step,
         verifier_s=config.verifier_s,
     )
@@ -55,31 +53,48 @@ def jobs(config: PlanConfig) -> Iterator[Job]:
             yield Job(
                 model=config.model,
                 shape=shape,
-                method=method(name, config.kl_coef, config.group_size),
+                method=method(name, config.algo.kl_coef, config.algo.group_size),
                 workload=workload,
                 preset=preset,
-                setting=setting(config, preset),
+                setting=setting_on(config, preset),
                 reward_shape=reward,
             )
 
 
 def check(config: PlanConfig) -> None:
-    """Refuse what cannot be planned."""
-    positive = ("samples_per_step", "prompt_tokens", "completion_tokens", "micro_batch_tokens", "rollout_batch_size")
-    for name in (*positive, "group_size", "tensor_parallel", "memory_gb"):
-        value = getattr(config, name)
-        if value is not None and value <= 0:
-            raise ValueError(f"--{name.replace('_', '-')} must be positive, got {value}")
-    for name in ("lora_rank", "rollout_devices", "kl_coef", "price", "verifier_s"):
-        value = getattr(config, name)
-        if value is not None and value < 0:
-            raise ValueError(f"--{name.replace('_', '-')} must not be negative, got {value}")
-    if config.completion_tokens < 2:
-        raise ValueError("--completion-tokens must be at least 2: the first comes with the prompt")
-    if config.reward_model and config.reward == "rule":
-        raise ValueError("--reward-model is held only with --reward model")
-    if not config.algos:
-        raise ValueError("--algos: name at least one algorithm")
+    """Refuse what cannot be planned.
+
+    Raises:
+        UserError: says which flag, in one line.
+    """
+    engine = config.engine
+    positive = {
+        "samples-per-step": config.samples_per_step,
+        "max-prompt-tokens": config.max_prompt_tokens,
+        "sampling.max-new-tokens": config.sampling.max_new_tokens,
+        "engine.micro-batch-tokens": engine.micro_batch_tokens,
+        "engine.rollout-batch-size": engine.rollout_batch_size,
+        "engine.tensor-parallel": engine.tensor_parallel,
+        "algo.group-size": config.algo.group_size,
+        "memory-gb": config.memory_gb,
+    }
+    not_negative = {
+        "lora.rank": config.lora.rank,
+        "rollout-devices": config.rollout_devices,
+        "algo.kl-coef": config.algo.kl_coef,
+        "price": config.price,
+        "verifier-s": config.verifier_s,
+    }
+    rules = [(n is not None and n <= 0, f"--{name} must be positive, got {n}") for name, n in positive.items()]
+    rules += [(n is not None and n < 0, f"--{name} must not be negative, got {n}") for name, n in not_negative.items()]
+    rules += [
+        (config.sampling.max_new_tokens < 2, "--sampling.max-new-tokens must be at least 2: one comes with the prompt"),
+        (bool(config.reward_model.path) and config.reward == "rule", "--reward-model is held only with --reward model"),
+        ("none" in engine.offload and len(engine.offload) > 1, "--offload none goes with nothing else"),
+        (not config.algos, "--algos: name at least one algorithm"),
+    ]
+    if found := [message for wrong, message in rules if wrong]:
+        raise UserError(found[0])
 
 
 def configurations(config: PlanConfig) -> list[Preset]:
@@ -89,27 +104,23 @@ def configurations(config: PlanConfig) -> list[Preset]:
     presets = [load(name) for name in config.presets]
     if config.memory_gb is None:
         return presets
-    gib = config.memory_gb * 1e9 / 2**30
+    gib = config.memory_gb * 1e9 / GIB
     return [replace(preset, device=replace(preset.device, memory_gib=gib)) for preset in presets]
 
 
-def setting(config: PlanConfig, preset: Preset) -> Setting:
+def setting_on(config: PlanConfig, preset: Preset) -> EngineSetting:
     """The preset's, with the flags over it.
 
     Raises:
-        ValueError: flags that contradict each other.
+        UserError: flags that contradict each other.
     """
-    start = Setting(
-        train_engine=preset.train_engine,
-        rollout_engine=preset.rollout_engine,
-        dtype=config.dtype or preset.dtype,
+    start = replace(
+        EngineSetting.of_preset(preset),
+        dtype=config.engine.dtype or preset.dtype,
         optimizer=config.optimizer,
-        lora_rank=config.lora_rank,
-        zero_stage=preset.zero_stage,
-        micro_batch_tokens=preset.micro_batch_tokens,
-        rollout_devices=preset.rollout_devices,
+        lora_rank=config.lora.rank,
     )
-    flags = {name: value for name in SEARCHED if (value := getattr(config, name)) is not None}
+    flags = config.pinned()
     if flags.get("train_engine") == "torch" and "zero_stage" not in flags:
         start = replace(start, zero_stage=0)
     if {"zero_stage", "offload"} & flags.keys() and "train_engine" not in flags:
@@ -118,10 +129,5 @@ def setting(config: PlanConfig, preset: Preset) -> Setting:
         start = replace(start, zero_stage=3)
     chosen = replace(start, **flags)
     if found := chosen.contradictions(preset.num_devices):
-        raise ValueError(f"{preset.name}: {found[0]}")
+        raise UserError(f"{preset.name}: {found[0]}")
     return chosen
-
-
-def pinned(config: PlanConfig) -> frozenset[str]:
-    """Fields of the setting that the search leaves alone."""
-    return frozenset(name for name in SEARCHED if getattr(config, name) is not None)

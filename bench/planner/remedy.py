@@ -9,71 +9,48 @@ from dataclasses import replace
 from typing import Any
 
 from bench.config import RunConfig
+from bench.ground.tree import plain
 from bench.ground.words import GIB
 from bench.machine.presets import Preset
 from bench.models.shape import ModelShape
-from bench.planner.job import Job, Setting, Workload, offload_of
+from bench.planner.job import Job, Workload
 from bench.planner.memory import Phase, memory
 from bench.planner.methods import of_algorithm
 from bench.planner.search import LORA_RANK
+from bench.planner.setting import EngineSetting
 
 MARGIN = 0.8
-FLAGS = {
-    "rollout_batch_size": "--engine.rollout-batch-size {}",
-    "micro_batch_tokens": "--engine.micro-batch-tokens {}",
-    "gradient_checkpointing": "--engine.gradient-checkpointing",
-    "train_engine": "--engine {}",
-    "zero_stage": "--zero {}",
-    "lora_rank": "--lora.rank {}",
-}
 GENERATION = ("rollout", "evaluate", "sync")
 
 
-def change(config: RunConfig, shape: ModelShape | None, preset: Preset, place: list[str]) -> str:
+def advice(config: RunConfig, shape: ModelShape | None, preset: Preset, place: list[str]) -> str:
     """What to do about it. `place`: whose memory, if that is known, and the phase."""
     if shape is None:
         return "no plan knows this architecture: halve --engine.micro-batch-tokens and --engine.rollout-batch-size"
-    job = as_job(config, shape, preset)
+    job = job_of_run(config, shape, preset)
     phase = phase_of(place)
     needed = bytes_of(job, phase)
     device = preset.device
     limit = min((device.memory_gib - device.context_gib) * GIB, MARGIN * needed)
-    for setting in changes(job, phase):
+    for setting in cheaper_settings(job, phase):
         if bytes_of(replace(job, setting=setting), phase) <= limit:
-            flags = [
-                FLAGS[name].format(value)
-                for name, value in vars(setting).items()
-                if name in FLAGS and value != getattr(job.setting, name)
-            ]
-            offload = [] if setting.offload == job.setting.offload else [f"--offload {offloaded(setting)}"]
-            return f"start again with {' '.join(flags + offload)}"
+            return f"start again with {' '.join(setting.run_flags(but=job.setting))}"
     return "no setting would do: python -m bench plan says which devices would"
 
 
-def as_job(config: RunConfig, shape: ModelShape, preset: Preset) -> Job:
+def job_of_run(config: RunConfig, shape: ModelShape, preset: Preset) -> Job:
     """The run as the planner sees it, every prompt and completion at its limit."""
-    engine = config.engine
     return Job(
         model=config.model,
         shape=shape,
         method=of_algorithm("", config.algo, critic_epochs=config.critic.num_epochs),
         workload=Workload(
             prompt_tokens=config.max_prompt_tokens,
-            completion_tokens=max(2, config.sampling.budget),
+            completion_tokens=max(2, config.sampling.generation_budget),
             samples_per_step=config.samples_per_step,
         ),
         preset=preset,
-        setting=Setting(
-            train_engine=engine.train or "torch",
-            rollout_engine=engine.rollout,
-            dtype=engine.dtype or "float32",
-            lora_rank=config.lora.rank,
-            zero_stage=engine.zero_stage,
-            offload=offload_of(engine.offload),
-            gradient_checkpointing=engine.gradient_checkpointing,
-            micro_batch_tokens=engine.tokens_at_once,
-            rollout_batch_size=engine.rollout_batch_size,
-        ),
+        setting=EngineSetting.of_run(plain(config)),
     )
 
 
@@ -93,7 +70,7 @@ def bytes_of(job: Job, phase: Phase | None) -> float:
     return max(sum(size for role, size in roles.items() if role != "context") for roles in phases)
 
 
-def changes(job: Job, phase: Phase | None) -> Iterator[Setting]:
+def cheaper_settings(job: Job, phase: Phase | None) -> Iterator[EngineSetting]:
     """From the cheapest: smaller batches, recomputed activations, higher stages, what waits on the host, adapters."""
     now = job.setting
     ways: list[dict[str, Any]] = [{}, {"gradient_checkpointing": True}]
@@ -116,8 +93,3 @@ def changes(job: Job, phase: Phase | None) -> Iterator[Setting]:
 def halvings(now: int, least: int) -> list[int]:
     """now, a half, a quarter ... while that is `least` or more."""
     return [now] + (halvings(now // 2, least) if now // 2 >= least else [])
-
-
-def offloaded(setting: Setting) -> str:
-    """As the flag has it."""
-    return "optimizer,params" if setting.offload == "params" else setting.offload

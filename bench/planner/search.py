@@ -7,8 +7,9 @@ from typing import Any, Literal, get_args
 
 from bench.ground.words import GIB
 from bench.machine.presets import NETWORK_GB_PER_S, Efficiency, Preset, devices
-from bench.planner.job import Job, Offload, Setting
+from bench.planner.job import Job
 from bench.planner.memory import Memory, fits, memory
+from bench.planner.setting import EngineSetting, Offload
 from bench.planner.step_time import step_seconds
 
 Feasible = Literal["no", "LoRA", "off-load", "fits"]
@@ -51,21 +52,23 @@ def evaluate(job: Job) -> Plan:
     return Plan(job=job, memory=held, fits=fits(job, held), seconds=step_seconds(job))
 
 
-def cheapest(job: Job, pinned: frozenset[str]) -> Plan | None:
+def cheapest(job: Job, pinned: frozenset[str], *, runnable: bool = False) -> Plan | None:
     """The fitting setting with the least time a step (and so GPU-hours a sample); None where nothing fits.
 
     `pinned` names the fields of the setting that the user fixed; every other one is searched. Where no time can be
-    predicted, the setting that leaves most memory free.
+    predicted, the setting that leaves most memory free. `runnable`: of what `bench run` can do alone.
     """
     best: Plan | None = None
     for setting in candidates(job, pinned):
+        if runnable and setting.beyond_a_run(job.preset.num_devices - setting.rollout_devices):
+            continue
         plan = _fill(replace(job, setting=setting), pinned)
         if plan is not None and (best is None or _cost(plan) < _cost(best)):
             best = plan
     return best
 
 
-def candidates(job: Job, pinned: frozenset[str]) -> Iterator[Setting]:
+def candidates(job: Job, pinned: frozenset[str]) -> Iterator[EngineSetting]:
     """Settings without contradictions, the two batch sizes aside."""
     preset, now = job.preset, job.setting
     count = preset.num_devices
@@ -105,7 +108,7 @@ def _fill(job: Job, pinned: frozenset[str]) -> Plan | None:
     return evaluate(replace(job, setting=replace(smallest, micro_batch_tokens=tokens, rollout_batch_size=batch)))
 
 
-def _fits(job: Job, setting: Setting) -> bool:
+def _fits(job: Job, setting: EngineSetting) -> bool:
     trial = replace(job, setting=setting)
     return fits(trial, memory(trial))
 
@@ -120,7 +123,7 @@ def feasibility(job: Job) -> Feasible:
     return "no"
 
 
-def _smallest(job: Job, setting: Setting) -> Setting:
+def _smallest(job: Job, setting: EngineSetting) -> EngineSetting:
     return replace(setting, micro_batch_tokens=job.workload.sequence_tokens, rollout_batch_size=1)
 
 
@@ -153,7 +156,7 @@ class Remedy:
 
     def __str__(self) -> str:
         peak = self.plan.memory.peak_bytes / GIB
-        return f"{self.change}: {describe(self.plan.job.setting)} ({peak:.0f} GiB a device)"
+        return f"{self.change}: {describe_setting(self.plan.job.setting)} ({peak:.0f} GiB a device)"
 
 
 def remedies(job: Job, pinned: frozenset[str]) -> list[Remedy]:
@@ -187,7 +190,7 @@ def _larger(preset: Preset) -> Iterator[Preset]:
         count *= 2
 
 
-def describe(setting: Setting) -> str:
+def describe_setting(setting: EngineSetting) -> str:
     """The setting in a few words."""
     parts = [setting.train_engine + (f" ZeRO-{setting.zero_stage}" if setting.train_engine == "deepspeed" else "")]
     if setting.offload != "none":

@@ -18,7 +18,8 @@ from bench.planner.config import PlanConfig
 from bench.planner.job import BYTES, Job
 from bench.planner.memory import weights_only
 from bench.planner.methods import budget_samples
-from bench.planner.search import Plan, cheapest, describe, evaluate, remedies
+from bench.planner.run_command import to_run
+from bench.planner.search import Plan, cheapest, describe_setting, evaluate, remedies
 
 WIDE = 160  # columns of a table that goes to a file or a pipe
 
@@ -46,7 +47,7 @@ def plans(planned: Sequence[Job], config: PlanConfig, pinned: frozenset[str]) ->
     active = f" ({shape.active_params / 1e9:.1f}B active)" if shape.num_experts else ""
     console.print(
         f"{config.model}: {shape.params / 1e9:.2f}B parameters{active}; {config.samples_per_step} samples a step of "
-        f"{config.prompt_tokens} + {config.completion_tokens} tokens; {config.reward} reward"
+        f"{config.max_prompt_tokens} + {config.sampling.max_new_tokens} tokens; {config.reward} reward"
     )
     best = [cheapest(job, pinned) for job in planned]
     sections = [section(job, plan, config, pinned) for job, plan in zip(planned, best, strict=True)]
@@ -54,7 +55,7 @@ def plans(planned: Sequence[Job], config: PlanConfig, pinned: frozenset[str]) ->
     if len(planned) > 1:
         print_table(console, comparison.drop(columns="setting", errors="ignore"))
         for job, plan, text in zip(planned, best, sections, strict=True):
-            summary = f"cheapest: {describe(plan.job.setting)}" if plan else verdict(text)
+            summary = f"cheapest: {describe_setting(plan.job.setting)}" if plan else verdict(text)
             console.print(escape(f"{job.method.name} on {job.preset.name}: {summary}"), soft_wrap=True)
     else:
         console.print(escape(sections[0]), soft_wrap=True)
@@ -82,12 +83,13 @@ def section(job: Job, best: Plan | None, config: PlanConfig, pinned: frozenset[s
     as_set = evaluate(job)
     answer = "fits" if as_set.fits else "does not fit"
     lines = [
-        f"as set ({describe(job.setting)}): {answer}, {as_set.memory.peak_bytes / GIB:.1f} of "
+        f"as set ({describe_setting(job.setting)}): {answer}, {as_set.memory.peak_bytes / GIB:.1f} of "
         f"{job.preset.device.memory_gib:g} GiB in {as_set.memory.worst[1]}"
     ]
     shown = best or as_set
     if best:
-        lines.append(f"cheapest that fits: {describe(best.job.setting)}")
+        lines.append(f"cheapest that fits: {describe_setting(best.job.setting)}")
+        lines += ["", *to_run(best, config, pinned)]
     else:
         options = remedies(job, pinned)
         lines.append("nothing fits. What would:" if options else "nothing fits, and no change tried would make it")

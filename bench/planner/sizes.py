@@ -1,12 +1,12 @@
 """Models by name, a folder with a config.json, or the hub's: their sizes only, no weights."""
 
-import difflib
 import json
 import os
 import urllib.request
 from pathlib import Path
 from typing import Any
 
+from bench.ground.errors import UserError, nearest
 from bench.models.shape import ModelShape
 
 
@@ -71,7 +71,7 @@ def resolve(model: str) -> ModelShape:
     """The sizes of a model: a size or hub id of the table, a folder or config.json, an embedded model, any hub id.
 
     Raises:
-        ValueError: no such model, or a config that is not covered; one line that says what to give.
+        UserError: no such model, or a config that is not covered; one line that says what to give.
     """
     name = ALIASES.get(model.lower(), model)
     known = {key.lower(): config for key, config in TABLE.items()}
@@ -85,14 +85,19 @@ def resolve(model: str) -> ModelShape:
             return _read(model, candidate.read_text())
     if model.count("/") == 1 and not model.startswith((".", "/", "~")):
         return _read(model, _from_hub(model))
-    raise ValueError(f"unknown model {model!r}: {_suggest(model)}, or give a folder with a config.json")
+    raise UserError(f"unknown model {model!r}, and no folder with a config.json; {nearest(model, [*ALIASES, *TABLE])}")
+
+
+def name_for_run(model: str) -> str:
+    """The model as `bench run` knows it: a size of the table is some model's of the hub."""
+    return model if model == "smollm2-135m" else ALIASES.get(model.lower(), model)
 
 
 def _read(model: str, text: str) -> ModelShape:
     try:
         return ModelShape.from_config(json.loads(text))
     except ValueError as error:  # bad JSON is one, too
-        raise ValueError(f"model {model}: its config.json is of no use: {error}") from error
+        raise UserError(f"model {model}: its config.json is of no use: {error}") from error
 
 
 def _from_hub(model: str) -> str:
@@ -111,13 +116,7 @@ def _from_hub(model: str) -> str:
             return answer.read().decode()
     except OSError as error:
         reason = getattr(error, "reason", error)
-        raise ValueError(
+        raise UserError(
             f"model {model!r} is not in the table, and the hub does not give its config.json ({reason}): "
             "give a folder with a config.json"
         ) from error
-
-
-def _suggest(model: str) -> str:
-    names = [*ALIASES, *TABLE]
-    near = difflib.get_close_matches(model, names, n=1, cutoff=0.5)
-    return f"the nearest is {near[0]}" if near else f"known are {', '.join(ALIASES)}"

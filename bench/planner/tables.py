@@ -7,7 +7,7 @@ import pandas as pd
 from bench.ground.words import GIB
 from bench.planner.job import Job
 from bench.planner.memory import PHASES, ROLES, Memory, terms
-from bench.planner.search import Plan, describe, largest_micro_batch
+from bench.planner.search import Plan, describe_setting, largest_micro_batch
 
 NONE = "-"
 
@@ -96,7 +96,7 @@ def comparison_row(job: Job, plan: Plan | None, samples: float, price: float | N
         "tokens/s": plan.generated_tokens_per_s,
         "GPU-hours": hours,
         "cost": hours * price if hours is not None and price is not None else None,
-        "setting": describe(plan.job.setting),
+        "setting": describe_setting(plan.job.setting),
     }
 
 

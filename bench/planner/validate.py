@@ -1,6 +1,5 @@
 """`plan --validate RUNS`: prediction beside measurement, for each role and phase of recorded runs."""
 
-import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -11,27 +10,26 @@ from typing import Any
 import pandas as pd
 from rich.console import Console
 
-from bench.ground.files import read_rows
-from bench.ground.words import GIB
+from bench.ground.errors import UserError
+from bench.ground.runs import read_document, read_steps
+from bench.ground.words import GIB, ROLES, Phase
 from bench.machine.presets import Preset, devices, load
 from bench.planner import tables
-from bench.planner.job import Job, Method, Setting, Workload, offload_of
+from bench.planner.job import Job, Method, Workload
 from bench.planner.memory import Memory, Role, memory
 from bench.planner.methods import of_algorithm
+from bench.planner.setting import EngineSetting
 from bench.planner.sizes import resolve
 from bench.planner.step_time import step_seconds
 
-ROLES: tuple[Role, ...] = (
-    "policy", "critic", "reference", "reward_model", "gradients", "optimizer", "activations", "kv_cache",
-)  # fmt: skip
 Tree = dict[str, Any]
 Steps = list[Tree]
-MEASURED_PHASES = ("rollout", "logprobs", "update")
+MEASURED_PHASES: tuple[Phase, ...] = ("rollout", "logprobs", "update")
 LENGTHS = ("prompt/length_max", "completion/length_max")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Comparison:
+class Checked:
     """One figure of one run; what was not measured is None."""
 
     run: str
@@ -52,7 +50,7 @@ def report(runs: Sequence[Path], out: Path, *, quiet: bool) -> int:
     """Print the comparison and write it as validation.{md,csv}.
 
     Raises:
-        ValueError: a directory without a run's records, or a model that is not covered.
+        UserError: a directory without a run's records, or a model that is not covered.
     """
     rows = [row for run in runs for row in compare(run)]
     table = pd.DataFrame(
@@ -76,7 +74,7 @@ def report(runs: Sequence[Path], out: Path, *, quiet: bool) -> int:
     return 0
 
 
-def compare(run: Path) -> list[Comparison]:
+def compare(run: Path) -> list[Checked]:
     """Roles, phases and times of one run, in that order."""
     config, provenance, steps = _records(run)
     job, rollout_job = jobs(config, provenance, steps, recorded_method(config))
@@ -87,7 +85,7 @@ def compare(run: Path) -> list[Comparison]:
         found = [row[name] for row in steps if name in row]
         return max(found) if found else None
 
-    rows: list[Comparison] = []
+    rows: list[Checked] = []
     for role in ROLES:
         source = rolled if role == "kv_cache" else held
         predicted = max(roles.get(role, 0.0) for roles in source.phases.values())
@@ -100,7 +98,7 @@ def compare(run: Path) -> list[Comparison]:
     for phase in MEASURED_PHASES:
         times = [row[f"time/{phase}_s"] for row in steps if f"time/{phase}_s" in row]
         measured = median(times) if times else None
-        rows.append(Comparison(run=label, what=f"{phase} time", unit="s", predicted=seconds[phase], measured=measured))
+        rows.append(Checked(run=label, what=f"{phase} time", unit="s", predicted=seconds[phase], measured=measured))
     return rows
 
 
@@ -137,7 +135,7 @@ def predict(run: Path) -> Prediction:
     """From a run's settings, and the lengths and roles that it recorded.
 
     Raises:
-        ValueError: records of an older version, or a model that is not covered.
+        UserError: records of an older version, or a model that is not covered.
     """
     config, provenance, steps = _records(run)
     job, rollout_job = jobs(config, provenance, steps, seen_method(config, steps))
@@ -149,14 +147,14 @@ def predict(run: Path) -> Prediction:
     return Prediction(peak_gib=peak, step_s=sum(seconds.values()), generated_tokens_per_s=tokens / seconds["rollout"])
 
 
-def _gib(run: str, what: str, predicted: float, measured: float | None) -> Comparison:
-    return Comparison(run=run, what=what, unit="GiB", predicted=predicted / GIB, measured=measured)
+def _gib(run: str, what: str, predicted: float, measured: float | None) -> Checked:
+    return Checked(run=run, what=what, unit="GiB", predicted=predicted / GIB, measured=measured)
 
 
 def jobs(config: Tree, provenance: Tree, steps: Steps, method: Method) -> tuple[Job, Job]:
     """The run as a job with the lengths that were seen, and with whole budgets, which the cache has room for."""
     preset = hardware(config, provenance)
-    engine, location = config["engine"], provenance["model"]["location"]
+    location = provenance["model"]["location"]
     prompt, completion = (int(max(row[name] for row in steps)) for name in LENGTHS)
     job = Job(
         model=config["model"],
@@ -169,17 +167,7 @@ def jobs(config: Tree, provenance: Tree, steps: Steps, method: Method) -> tuple[
         ),
         preset=preset,
         reward_shape=resolve(learned) if (learned := config.get("reward_model", {}).get("path")) else None,
-        setting=Setting(
-            train_engine=engine.get("train") or "torch",
-            rollout_engine=engine.get("rollout", "hf"),
-            zero_stage=engine.get("zero") or 0,
-            offload=offload_of(engine.get("offload", ())),
-            dtype=engine["dtype"],
-            lora_rank=config.get("lora", {}).get("rank", 0),
-            gradient_checkpointing=engine["gradient_checkpointing"],
-            micro_batch_tokens=engine["micro_batch_tokens"],
-            rollout_batch_size=engine["rollout_batch_size"],
-        ),
+        setting=EngineSetting.of_run(config),
     )
     budget = config["sampling"]["max_new_tokens"]
     return job, replace(job, workload=replace(job.workload, completion_tokens=budget))
@@ -205,7 +193,7 @@ def recorded_method(config: Tree) -> Method:
 
     name = config["algo_name"]
     if name not in ALGORITHMS:
-        raise ValueError(f"algorithm {name!r} of the run is not one of {', '.join(ALGORITHMS)}")
+        raise UserError(f"algorithm {name!r} of the run is not one of {', '.join(ALGORITHMS)}")
     return of_algorithm(name, ALGORITHMS[name](**config["algo"]), critic_epochs=config["critic"]["num_epochs"])
 
 
@@ -222,29 +210,7 @@ def hardware(config: Tree, provenance: Tree) -> Preset:
     return replace(preset, device=device)
 
 
-def _read(run: Path, name: str, *needed: str) -> Tree:
-    try:
-        tree = json.loads((run / name).read_text())
-    except (OSError, json.JSONDecodeError) as error:
-        raise ValueError(f"{run}: not a run directory: {name} cannot be read") from error
-    if missing := [key for key in needed if key not in tree]:
-        raise ValueError(f"{run}: {name} lacks {missing[0]}: it was recorded by an older version")
-    return tree
-
-
 def _records(run: Path) -> tuple[Tree, Tree, Steps]:
     """Configuration, provenance and steps of one run."""
-    config = _read(run, "config.json", "algo", "engine", "sampling", "critic")
-    return config, _read(run, "provenance.json", "model", "device"), _rows(run / "steps.jsonl")
-
-
-def _rows(path: Path) -> Steps:
-    """The steps so far."""
-    if not path.is_file():
-        raise ValueError(f"{path.parent}: not a run directory: {path.name} cannot be read")
-    rows: Steps = read_rows(path)
-    if not rows:
-        raise ValueError(f"{path.parent}: {path.name} has no rows yet")
-    if missing := [name for name in LENGTHS if name not in rows[0]]:
-        raise ValueError(f"{path.parent}: its steps lack {missing[0]}: it was recorded by an older version")
-    return rows
+    config = read_document(run, "config.json", "algo", "engine", "sampling", "critic")
+    return config, read_document(run, "provenance.json", "model", "device"), read_steps(run, *LENGTHS)

@@ -7,9 +7,9 @@ from typing import Literal
 import numpy as np
 
 from bench.ground.words import MODELS
-from bench.report.efficiency import curves, horizon_of
-from bench.report.groups import Arm, Setting, differ
-from bench.report.health import broken
+from bench.report.comparison import Arm, Comparison, difference_by_seed
+from bench.report.curves import curves, horizon_of
+from bench.report.health import num_broken
 from bench.report.records import Records
 from bench.report.tables import Row, Table, percent, points, quantity, text
 from bench.stats import MIN_T, Difference, Estimate, mean_height
@@ -21,21 +21,21 @@ UNMEASURED: Finding = ("", "not measured here")
 
 @dataclass(frozen=True, kw_only=True)
 class Duel:
-    """A PPO arm and a GRPO arm of one setting."""
+    """A PPO arm and a GRPO arm of one comparison."""
 
-    setting: Setting
+    comparison: Comparison
     records: Records
     ppo: Arm
     grpo: Arm
 
     def difference(self, column: str) -> Difference | None:
         """GRPO minus PPO."""
-        return differ(self.grpo.values(column), self.ppo.values(column))
+        return difference_by_seed(self.grpo.values(column), self.ppo.values(column))
 
     def ratio(self, column: str) -> Estimate | None:
         """GRPO over PPO, by the mean of the logarithms."""
         logs = [{s: float(np.log(v)) for s, v in arm.values(column).items() if v > 0} for arm in (self.grpo, self.ppo)]
-        d = differ(*logs)
+        d = difference_by_seed(*logs)
         if d is None:
             return None
         exact = min(d.n) >= MIN_T and d.low is None  # counts are equal by rule, not by chance
@@ -44,13 +44,13 @@ class Duel:
         return Estimate(mean=float(np.exp(d.mean)), low=low, high=high, n=min(d.n))
 
 
-def held(arm: Arm) -> list[str]:
+def models_held(arm: Arm) -> list[str]:
     """Models that the arm kept in memory."""
     return [role for role in MODELS if any(arm.values(f"max:memory/{role}_gib").values())]
 
 
 def models_in_memory(duel: Duel) -> Finding:
-    both = [held(arm) for arm in (duel.ppo, duel.grpo)]
+    both = [models_held(arm) for arm in (duel.ppo, duel.grpo)]
     if not all(both):
         return UNMEASURED
     words = "; ".join(f"{name} {len(m)} ({', '.join(m)})" for name, m in zip(("PPO", "GRPO"), both, strict=True))
@@ -70,7 +70,7 @@ def memory_overhead(duel: Duel) -> Finding:
 
 
 def _weights(arm: Arm) -> float | None:
-    sizes = [arm.mean(f"max:memory/{role}_gib") for role in held(arm)]
+    sizes = [arm.mean(f"max:memory/{role}_gib") for role in models_held(arm)]
     known = [size.mean for size in sizes if size is not None]
     return sum(known) / known[0] if known else None
 
@@ -89,7 +89,7 @@ def credit(duel: Duel) -> Finding:
     explained = duel.ppo.mean("last:critic/explained_variance")
     if explained is None:
         return UNMEASURED
-    lost = broken(duel.grpo)
+    lost = num_broken(duel.grpo)
     words = (
         f"share of the return's variance that PPO's critic explains in the last step: {quantity(explained).text}; "
         f"GRPO runs that broke: {lost} of {len(duel.grpo.runs)}"
@@ -100,9 +100,9 @@ def credit(duel: Duel) -> Finding:
 
 
 def reward_kind(duel: Duel) -> Finding:
-    if "reward_model" in held(duel.ppo):
+    if "reward_model" in models_held(duel.ppo):
         return "PPO was given a learned reward", "not measured here"
-    gain = differ(duel.ppo.values("final_accuracy"), duel.ppo.values("start_accuracy"))
+    gain = difference_by_seed(duel.ppo.values("final_accuracy"), duel.ppo.values("start_accuracy"))
     if gain is None or gain.low is None:
         return UNMEASURED
     learned = gain.low > 0
@@ -126,7 +126,7 @@ def compute_per_step(duel: Duel) -> Finding:
 
 def stability(duel: Duel) -> Finding:
     fall = duel.difference("accuracy_drawdown")
-    lost = [broken(arm) for arm in (duel.ppo, duel.grpo)]
+    lost = [num_broken(arm) for arm in (duel.ppo, duel.grpo)]
     words = f"runs that broke: PPO {lost[0]} of {len(duel.ppo.runs)}, GRPO {lost[1]} of {len(duel.grpo.runs)}"
     if fall is None:
         return words, "not measured here"
@@ -149,20 +149,22 @@ def sparse_rewards(duel: Duel) -> Finding:
     d, start = duel.difference("final_accuracy"), duel.grpo.mean("start_accuracy")
     if not sparse or d is None or d.low is None:
         return "needs runs rewarded for right answers only (study sparse_reward)", "not measured here"
-    gains = [differ(arm.values("final_accuracy"), arm.values("start_accuracy")) for arm in (duel.ppo, duel.grpo)]
+    gains = [
+        difference_by_seed(arm.values("final_accuracy"), arm.values("start_accuracy")) for arm in (duel.ppo, duel.grpo)
+    ]
     words = f"right answers only, start {percent(start).text}%: gain of PPO {points(gains[0]).text}, of GRPO "
     words += f"{points(gains[1]).text} points; GRPO minus PPO {points(d).text}"
     return words, _verdict(d.low > 0)
 
 
 def sample_efficiency(duel: Duel) -> Finding:
-    found = curves(duel.setting, duel.records, "samples")
-    end = horizon_of(duel.setting, found)
+    found = curves(duel.comparison, duel.records, "samples")
+    end = horizon_of(duel.comparison, found)
     heights = [
         {seed: h for seed, (x, y) in found.get(arm.name, {}).items() if (h := mean_height(x, y, end)) is not None}
         for arm in (duel.grpo, duel.ppo)
     ]
-    d = differ(*heights) if all(heights) else None
+    d = difference_by_seed(*heights) if all(heights) else None
     if d is None or d.high is None:
         return UNMEASURED
     words = f"mean accuracy over the first {end:,.0f} samples, GRPO minus PPO: {points(d).text} points"
@@ -187,17 +189,17 @@ CLAIMS: tuple[tuple[str, str, str, Callable[[Duel], Finding]], ...] = (
 )
 
 
-def practical_comparison(settings: Sequence[Setting], records: Records) -> Table | None:
-    """Ten aspects for every setting that has both methods; None where none has."""
+def practical_comparison(comparisons: Sequence[Comparison], records: Records) -> Table | None:
+    """Ten aspects for every comparison that has both methods; None where none has."""
     rows: list[Row] = []
-    for setting in settings:
-        duel = _duel(setting, records)
+    for comparison in comparisons:
+        duel = _duel(comparison, records)
         for aspect, ppo, grpo, measure in CLAIMS if duel else ():
             assert duel is not None
             words, verdict = measure(duel)
             rows.append(
                 {
-                    "setting": text(setting.label),
+                    "setting": text(comparison.label),
                     "aspect": text(aspect),
                     "claimed of PPO": text(ppo),
                     "claimed of GRPO": text(grpo),
@@ -213,12 +215,12 @@ def practical_comparison(settings: Sequence[Setting], records: Records) -> Table
     return Table(name="claims", title="The practical comparison", note=note, rows=rows) if rows else None
 
 
-def _duel(setting: Setting, records: Records) -> Duel | None:
+def _duel(comparison: Comparison, records: Records) -> Duel | None:
     """The plainest arm of each method: the one that carries its name, else the first."""
     chosen: dict[str, Arm] = {}
     for algo in ("ppo", "grpo"):
-        named = [arm for arm in setting.arms if arm.algo == algo]
+        named = [arm for arm in comparison.arms if arm.algo == algo]
         if not named:
             return None
         chosen[algo] = next((arm for arm in named if arm.name == algo), named[0])
-    return Duel(setting=setting, records=records, ppo=chosen["ppo"], grpo=chosen["grpo"])
+    return Duel(comparison=comparison, records=records, ppo=chosen["ppo"], grpo=chosen["grpo"])

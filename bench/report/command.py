@@ -1,7 +1,7 @@
 """From run directories to tables, figures and one page. Reads records only; never imports torch.
 
-records -> groups -> results, costs, efficiency, health, listing, claims -> tables
-                  -> learning_plots, outcome_plots, cost_plots -> figures
+records -> run_figures -> comparison -> curves, results, costs, efficiency, health, listing, claims -> tables
+                                     -> learning_plots, outcome_plots, cost_plots -> figures
 """
 
 from collections.abc import Sequence
@@ -11,17 +11,18 @@ from typing import Annotated
 
 import tyro
 
+from bench.ground.runs import find_runs
 from bench.report.claims import practical_comparison
+from bench.report.comparison import Comparison, comparisons_in
 from bench.report.costs import cost, memory
 from bench.report.efficiency import efficiency, equal_cost
 from bench.report.gallery import draw
-from bench.report.groups import Setting, settings
 from bench.report.hardware import hardware
 from bench.report.health import stability, verifier
 from bench.report.listing import arms, provenance, runs
-from bench.report.page import examples, write
-from bench.report.records import Records, find_runs, load
-from bench.report.results import comparisons, results
+from bench.report.page import examples, write_page
+from bench.report.records import Records, load
+from bench.report.results import arm_differences, results
 from bench.report.tables import Table
 
 
@@ -44,12 +45,12 @@ class ReportConfig:
 
 
 def report_command(config: ReportConfig) -> int:
-    """Write a report and print its verdicts; returns the exit code."""
-    try:
-        page = report(config.paths, config.out, title=config.title, reference=config.reference, target=config.target)
-    except FileNotFoundError as error:
-        print(f"error: {error}")
-        return 2
+    """Write a report and print its verdicts; returns the exit code.
+
+    Raises:
+        UserError: no run directory below the paths.
+    """
+    page = report(config.paths, config.out, title=config.title, reference=config.reference, target=config.target)
     if not config.quiet:
         print((config.out / "summary.md").read_text())
     print(page)
@@ -72,10 +73,10 @@ def report(
     `arms` is the order in which arms are shown; without it, the order in which they were first run.
 
     Raises:
-        FileNotFoundError: no run directory below `paths`.
+        UserError: no run directory below `paths`.
     """
     records = load(find_runs(paths), out / "cache")
-    found = settings(records, arms)
+    found = comparisons_in(records, arms)
     tables = [*_tables(found, records, reference, target), *extra]
     figures = draw(found, records, reference)
     for name in ("tables", "figures"):
@@ -87,21 +88,22 @@ def report(
     for figure in figures:
         figure.write(out / "figures")
     pictures = [f"![{figure.title}](figures/{figure.name}.png)\n\n{figure.caption}\n" for figure in figures]
-    said = [line for line in (question, *introduction(found, records)) if line]
-    (out / "summary.md").write_text("\n".join(table.markdown() for table in tables[:2]))
+    summary = [line for line in (question, *introduction(found, records)) if line]
+    verdicts = [table.markdown() for table in tables[:2]]
+    (out / "summary.md").write_text("\n".join([*verdicts, *(f"{line}\n" for line in left_out_in_words(found))]))
     (out / "report.md").write_text(
-        "\n".join([f"# {title}\n", *(f"{line}\n" for line in said), *(t.markdown() for t in tables), *pictures])
+        "\n".join([f"# {title}\n", *(f"{line}\n" for line in summary), *(t.markdown() for t in tables), *pictures])
     )
     page = out / "index.html"
-    write(page, title=title, summary=said, tables=tables, figures=figures, examples=examples(found, records))
+    write_page(page, title=title, summary=summary, tables=tables, figures=figures, examples=examples(found, records))
     return page
 
 
-def _tables(found: Sequence[Setting], records: Records, reference: str | None, target: float | None) -> list[Table]:
+def _tables(found: Sequence[Comparison], records: Records, reference: str | None, target: float | None) -> list[Table]:
     """In reading order: the verdicts, what they rest on, what they cost, where they come from."""
     tables = (
         results(found),
-        comparisons(found, records, reference),
+        arm_differences(found, records, reference),
         practical_comparison(found, records),
         arms(found),
         efficiency(found, records, target),
@@ -117,12 +119,12 @@ def _tables(found: Sequence[Setting], records: Records, reference: str | None, t
     return [table for table in tables if table is not None and table.rows]
 
 
-def introduction(found: Sequence[Setting], records: Records) -> list[str]:
+def introduction(found: Sequence[Comparison], records: Records) -> list[str]:
     """What the page is made of, and what it cannot say."""
     finished = int((records.runs["status"] == "finished").sum())
     lines = [
         f"{len(records.runs)} runs, {finished} of them finished, in {len(found)} setting(s): "
-        + "; ".join(f"{setting.label} ({', '.join(arm.name for arm in setting.arms)})" for setting in found)
+        + "; ".join(f"{comparison.label} ({', '.join(arm.name for arm in comparison.arms)})" for comparison in found)
         + ". Only runs of one setting (same data, model, budget and evaluation) are compared."
     ]
     if any(model.startswith("embedded") for model in records.runs["model"]):
@@ -130,4 +132,13 @@ def introduction(found: Sequence[Setting], records: Records) -> list[str]:
             "The embedded model has under half a million parameters and was given planted errors at its cold start; "
             "most of what training gains is undoing them. What it shows need not hold for a large model."
         )
-    return lines
+    return [*lines, *left_out_in_words(found)]
+
+
+def left_out_in_words(found: Sequence[Comparison]) -> list[str]:
+    """A line that says how many runs count nowhere, and why; none where all of them count."""
+    rows = [row for comparison in found for _, row in comparison.left_out.iterrows()]
+    if not rows:
+        return []
+    named = "; ".join(f"{Path(row['path']).name}: {row['why']}" for row in rows)
+    return [f"{len(rows)} run(s) left out of every table but the list of runs. {named}."]

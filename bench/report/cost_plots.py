@@ -1,41 +1,41 @@
 """Figures of cost: memory by role, time by phase, accuracy against cost."""
 
 from bench.ground.words import ROLES, STEP_PHASES
-from bench.report.figures import Drawn, counted_axis, legend, looks, new, sizes, stacked
-from bench.report.groups import Arm, Setting
+from bench.report.comparison import Arm, Comparison
+from bench.report.figures import Drawn, blank_canvas, counted_axis, legend, looks, runs_an_arm, stacked
 from bench.report.records import Records
 
 
-def memory_by_role(setting: Setting, records: Records) -> Drawn | None:
+def memory_by_role(comparison: Comparison, records: Records) -> Drawn | None:
     """Bytes by role, stacked for each arm."""
     del records
-    parts = {role: [_mean(arm, f"max:memory/{role}_gib") * 1024 for arm in setting.arms] for role in ROLES}
+    parts = {role: [_mean(arm, f"max:memory/{role}_gib") * 1024 for arm in comparison.arms] for role in ROLES}
     held = {role.replace("_", " "): sizes for role, sizes in parts.items() if any(sizes)}
     if not held:
         return None
     large = max(map(sum, zip(*held.values(), strict=True))) > 2048
     unit = {role: [size / 1024 if large else size for size in part] for role, part in held.items()}
-    canvas, (axes,) = new(1, 1, 2 + 0.5 * len(setting.arms))
-    stacked(axes, [arm.name for arm in setting.arms], unit, "GiB" if large else "MiB")
+    canvas, (axes,) = blank_canvas(1, 1, 2 + 0.5 * len(comparison.arms))
+    stacked(axes, [arm.name for arm in comparison.arms], unit, "GiB" if large else "MiB")
     legend(canvas, axes)
     caption = (
-        f"Bytes held by role, counted from storages, largest over a run's steps, mean over runs ({sizes(setting)}). "
-        "The cache of the rollout and the activations of the update never exist at once."
+        f"Bytes held by role, counted from storages, largest over a run's steps, mean over runs "
+        f"({runs_an_arm(comparison)}). The cache of the rollout and the activations of the update never exist at once."
     )
     return "Memory by role", caption, canvas
 
 
-def step_time(setting: Setting, records: Records) -> Drawn | None:
+def step_time(comparison: Comparison, records: Records) -> Drawn | None:
     """Seconds of a step by phase."""
     del records
-    parts = {phase: [_mean(arm, f"mean:time/{phase}_s") for arm in setting.arms] for phase in STEP_PHASES}
+    parts = {phase: [_mean(arm, f"mean:time/{phase}_s") for arm in comparison.arms] for phase in STEP_PHASES}
     known = {phase: part for phase, part in parts.items() if any(part)}
     if not known:
         return None
-    canvas, (axes,) = new(1, 1, 2 + 0.5 * len(setting.arms))
-    stacked(axes, [arm.name for arm in setting.arms], known, "seconds a step")
+    canvas, (axes,) = blank_canvas(1, 1, 2 + 0.5 * len(comparison.arms))
+    stacked(axes, [arm.name for arm in comparison.arms], known, "seconds a step")
     legend(canvas, axes)
-    return "Where a step's time goes", f"Mean over steps, then over runs ({sizes(setting)}).", canvas
+    return "Where a step's time goes", f"Mean over steps, then over runs ({runs_an_arm(comparison)}).", canvas
 
 
 def _mean(arm: Arm, column: str) -> float:
@@ -43,14 +43,14 @@ def _mean(arm: Arm, column: str) -> float:
     return 0.0 if found is None else found.mean
 
 
-def cost_accuracy(setting: Setting, records: Records) -> Drawn | None:
+def cost_accuracy(comparison: Comparison, records: Records) -> Drawn | None:
     """Final accuracy against seconds and FLOPs of the run."""
     del records
     axes_of = {"cost/device_s": "training seconds", "cost/flops": "estimated FLOPs"}
-    canvas, panels = new(1, 2, 4)
+    canvas, panels = blank_canvas(1, 2, 4)
     drawn = False
     for axes, (column, label) in zip(panels, axes_of.items(), strict=True):
-        for arm, look in zip(setting.arms, looks(setting).values(), strict=True):
+        for arm, look in zip(comparison.arms, looks(comparison).values(), strict=True):
             x, y = arm.values(column), arm.values("final_accuracy")
             both = [seed for seed in x if seed in y]
             if not both:
@@ -72,7 +72,11 @@ def cost_accuracy(setting: Setting, records: Records) -> Drawn | None:
         counted_axis(axes)
     legend(canvas, panels[0])
     return (
-        ("Accuracy against cost", f"A small marker a run, a large one the mean ({sizes(setting)}).", canvas)
+        (
+            "Accuracy against cost",
+            f"A small marker a run, a large one the mean ({runs_an_arm(comparison)}).",
+            canvas,
+        )
         if drawn
         else None
     )

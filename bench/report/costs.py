@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 
 from bench.ground.words import ROLES
-from bench.report.groups import Setting
+from bench.report.comparison import Comparison
 from bench.report.tables import Row, Table, number, quantity, text
 
 
-def cost(settings: Sequence[Setting]) -> Table:
+def cost(comparisons: Sequence[Comparison]) -> Table:
     """Totals of a run, mean over runs."""
     columns = {
         "samples": ("data/samples_generated", 4),
@@ -24,7 +24,7 @@ def cost(settings: Sequence[Setting]) -> Table:
         "MFU": ("mean:perf/mfu", 3),
     }
     return _means(
-        settings,
+        comparisons,
         columns,
         name="cost",
         title="Cost of a run",
@@ -36,14 +36,14 @@ def cost(settings: Sequence[Setting]) -> Table:
     )
 
 
-def memory(settings: Sequence[Setting]) -> Table:
+def memory(comparisons: Sequence[Comparison]) -> Table:
     """Bytes by role, and the peak of each phase."""
-    first = [arm for setting in settings for arm in setting.arms]
+    first = [arm for comparison in comparisons for arm in comparison.arms]
     peaks = sorted({c for arm in first for c in arm.runs if c.startswith("max:memory/peak_gib/")})
     columns = {role.replace("_", " "): (f"max:memory/{role}_gib", 3) for role in ROLES}
     columns |= {f"peak: {c.rpartition('/')[2]}": (c, 3) for c in peaks}
     return _means(
-        settings,
+        comparisons,
         columns,
         name="memory",
         title="Memory, GiB",
@@ -56,12 +56,12 @@ def memory(settings: Sequence[Setting]) -> Table:
 
 
 def _means(
-    settings: Sequence[Setting], columns: dict[str, tuple[str, int]], *, name: str, title: str, note: str
+    comparisons: Sequence[Comparison], columns: dict[str, tuple[str, int]], *, name: str, title: str, note: str
 ) -> Table:
     rows: list[Row] = [
-        {"setting": text(setting.label), "arm": text(arm.name), "n": number(len(arm.counted))}
+        {"setting": text(comparison.label), "arm": text(arm.name), "n": number(len(arm.counted))}
         | {shown: quantity(arm.mean(column), digits) for shown, (column, digits) in columns.items()}
-        for setting in settings
-        for arm in setting.arms
+        for comparison in comparisons
+        for arm in comparison.arms
     ]
     return Table(name=name, title=title, note=note, rows=rows)

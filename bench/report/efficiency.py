@@ -2,57 +2,26 @@
 
 from collections.abc import Callable, Sequence
 
-import numpy as np
-
-from bench.report.groups import AXES, Floats, Setting, curve, differ
+from bench.report.comparison import Comparison, difference_by_seed
+from bench.report.curves import AXES, Curves, Floats, curves, horizon_of, target_of
 from bench.report.records import Records
-from bench.report.results import adjust, lost, pairs, verdict
+from bench.report.results import adjust, lost_in_words, pairs, verdict
 from bench.report.tables import Cell, Row, Table, number, percent, points, quantity, text
 from bench.stats import Estimate, estimate, first_reached, mean_height, restricted_times, time_to_target, value_at
 
-Curves = dict[int, tuple[Floats, Floats]]  # seed -> (x, accuracy)
-FRACTION = 0.9  # of the way from the start to the lowest arm's end: the target, unless one is given
 MOST_CENSORED = 0.1  # share of runs short of the target up to which the interval was found calibrated
 
 
-def curves(setting: Setting, records: Records, axis: str) -> dict[str, Curves]:
-    """Arm -> its finished runs' curves."""
-    wanted = {path: (arm.name, seed) for arm in setting.arms for path, seed in setting.paths(arm).items()}
-    found: dict[str, Curves] = {arm.name: {} for arm in setting.arms}
-    mine = records.evals[records.evals["path"].isin(wanted)]
-    for path, (x, y) in curve(mine, axis).items():
-        name, seed = wanted[path]
-        if len(x) > 1:
-            found[name][seed] = x, y
-    return {name: part for name, part in found.items() if part}
-
-
-def target_of(setting: Setting, found: dict[str, Curves]) -> float | None:
-    """An accuracy that every arm's mean reaches, late: 90% of the way from the start to the lowest end."""
-    if not found:
-        return None
-    starts = [y[0] for part in found.values() for _, y in part.values()]
-    ends = [np.mean([y[-1] for _, y in part.values()]) for part in found.values()]
-    return float(np.mean(starts) + FRACTION * (min(ends) - np.mean(starts)))
-
-
-def horizon_of(setting: Setting, found: dict[str, Curves]) -> float:
-    """How far all finished runs were followed: the common budget of comparisons at equal cost."""
-    finished = {arm.name: set(arm.runs.index[arm.runs["status"] == "finished"]) for arm in setting.arms}
-    ends = [x[-1] for name, part in found.items() for seed, (x, _) in part.items() if seed in finished[name]]
-    return float(min(ends)) if ends else 0.0
-
-
-def efficiency(settings: Sequence[Setting], records: Records, target: float | None) -> Table:
+def efficiency(comparisons: Sequence[Comparison], records: Records, target: float | None) -> Table:
     """Accuracy at equal cost, area under the curve, and cost to a target."""
     rows: list[Row] = []
-    for setting in settings:
+    for comparison in comparisons:
         for axis, (_, label) in AXES.items():
-            found = curves(setting, records, axis)
-            goal = target if target is not None else target_of(setting, found)
-            end = horizon_of(setting, found)
+            found = curves(comparison, records, axis)
+            goal = target if target is not None else target_of(comparison, found)
+            end = horizon_of(comparison, found)
             if goal is not None and end > 0:
-                rows += [_efficiency(setting, name, part, label, end, goal) for name, part in found.items()]
+                rows += [_efficiency(comparison, name, part, label, end, goal) for name, part in found.items()]
     return Table(
         name="efficiency",
         title="At equal cost",
@@ -66,33 +35,35 @@ def efficiency(settings: Sequence[Setting], records: Records, target: float | No
     )
 
 
-def _efficiency(setting: Setting, name: str, part: Curves, label: str, end: float, goal: float) -> Row:
+def _efficiency(comparison: Comparison, name: str, part: Curves, label: str, end: float, goal: float) -> Row:
     times = [first_reached(x, y, goal) for x, y in part.values()]
     arrival = time_to_target(times, [float(x[-1]) for x, _ in part.values()])
     return {
-        "setting": text(setting.label),
+        "setting": text(comparison.label),
         "cost in": text(label),
         "arm": text(name),
         "up to": number(end),
-        "accuracy there": percent(_over([value_at(x, y, end) for x, y in part.values()])),
-        "mean accuracy": percent(_over([mean_height(x, y, end) for x, y in part.values()])),
+        "accuracy there": percent(_mean_of_known([value_at(x, y, end) for x, y in part.values()])),
+        "mean accuracy": percent(_mean_of_known([mean_height(x, y, end) for x, y in part.values()])),
         "target": percent(goal),
         "reached": Cell(text=f"{arrival.num_reached} of {arrival.n}", value=arrival.num_reached),
         "median cost to it": number(arrival.median),
     }
 
 
-def _over(values: Sequence[float | None]) -> Estimate | None:
+def _mean_of_known(values: Sequence[float | None]) -> Estimate | None:
     known = [value for value in values if value is not None]
     return estimate(known) if known else None
 
 
-def equal_cost(settings: Sequence[Setting], records: Records, reference: str | None, target: float | None) -> Table:
+def equal_cost(
+    comparisons: Sequence[Comparison], records: Records, reference: str | None, target: float | None
+) -> Table:
     """Differences between arms at equal cost."""
     rows: list[Row] = []
-    for setting in settings:
+    for comparison in comparisons:
         for axis, (_, label) in AXES.items():
-            rows += _equal_cost(setting, label, curves(setting, records, axis), reference, target)
+            rows += _equal_cost(comparison, label, curves(comparison, records, axis), reference, target)
     return Table(
         name="equal_cost",
         title="Differences at equal cost",
@@ -107,26 +78,26 @@ def equal_cost(settings: Sequence[Setting], records: Records, reference: str | N
 
 
 def _equal_cost(
-    setting: Setting, label: str, found: dict[str, Curves], reference: str | None, target: float | None
+    comparison: Comparison, label: str, found: dict[str, Curves], reference: str | None, target: float | None
 ) -> list[Row]:
-    end, goal = horizon_of(setting, found), target if target is not None else target_of(setting, found)
-    matched = [(a, b) for a, b in pairs(setting, reference) if a.name in found and b.name in found]
+    end, goal = horizon_of(comparison, found), target if target is not None else target_of(comparison, found)
+    matched = [(a, b) for a, b in pairs(comparison, reference) if a.name in found and b.name in found]
     if not matched or goal is None or end <= 0:
         return []
     there = {name: _per_seed(value_at, part, end) for name, part in found.items()}
     height = {name: _per_seed(mean_height, part, end) for name, part in found.items()}
     times = {name: _restricted(part, goal, end) for name, part in found.items()}
-    differences = [differ(there[a.name], there[b.name]) for a, b in matched]
+    differences = [difference_by_seed(there[a.name], there[b.name]) for a, b in matched]
     rows: list[Row] = []
     for (a, b), d, p in zip(matched, differences, adjust([d and d.p for d in differences]), strict=True):
         rows.append(
             {
-                "setting": text(setting.label),
+                "setting": text(comparison.label),
                 "cost in": text(label),
                 "arms": text(f"{a.name} - {b.name}"),
-                "verdict": text(verdict(a.name, b.name, d, p) + lost(a, b)),
+                "verdict": text(verdict(a.name, b.name, d, p) + lost_in_words(a, b)),
                 "accuracy there": points(d),
-                "mean accuracy": points(differ(height[a.name], height[b.name])),
+                "mean accuracy": points(difference_by_seed(height[a.name], height[b.name])),
                 "cost saved": quantity(_saved(times[a.name], times[b.name], end)),
             }
         )
@@ -135,7 +106,7 @@ def _equal_cost(
 
 def _saved(first: dict[int, float], second: dict[int, float], end: float) -> Estimate | None:
     """How much sooner the first arm arrives. With more censoring its t interval would cover less than it claims."""
-    d = differ(second, first)
+    d = difference_by_seed(second, first)
     if d is None:
         return None
     censored = max(sum(t >= end for t in times.values()) / len(times) for times in (first, second))

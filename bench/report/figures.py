@@ -13,7 +13,8 @@ from matplotlib.figure import Figure as Canvas
 from matplotlib.ticker import EngFormatter, MaxNLocator
 from scipy import stats
 
-from bench.report.groups import Floats, Setting
+from bench.report.comparison import Comparison
+from bench.report.curves import Floats
 from bench.stats import MIN_T
 
 Axes = Any
@@ -49,7 +50,7 @@ def style() -> Generator[None]:
         yield
 
 
-def new(rows: int, columns: int, height: float) -> tuple[Canvas, list[Axes]]:
+def blank_canvas(rows: int, columns: int, height: float) -> tuple[Canvas, list[Axes]]:
     """An empty canvas of (rows x columns) panels."""
     canvas = Canvas(figsize=(WIDTH, height), layout="constrained")
     panels = canvas.subplots(rows, columns, squeeze=False)
@@ -65,12 +66,12 @@ class Look:
     marker: str
 
 
-def looks(setting: Setting) -> dict[str, Look]:
+def looks(comparison: Comparison) -> dict[str, Look]:
     """Arm -> look. Colours repeat from the eleventh arm on; dashes and markers then still differ."""
     palette = sns.color_palette("colorblind", 10)
     return {
         arm.name: Look(colour=palette[i % 10], dash=DASHES[i % len(DASHES)], marker=MARKERS[i % len(MARKERS)])
-        for i, arm in enumerate(setting.arms)
+        for i, arm in enumerate(comparison.arms)
     }
 
 
@@ -125,9 +126,9 @@ def stacked(axes: Axes, names: Sequence[str], parts: dict[str, list[float]], uni
     axes.grid(visible=False, axis="y")
 
 
-def sizes(setting: Setting) -> str:
+def runs_an_arm(comparison: Comparison) -> str:
     """`n = 5 runs each`, or arm by arm."""
-    counts = {arm.name: len(arm.counted) for arm in setting.arms}
+    counts = {arm.name: len(arm.counted) for arm in comparison.arms}
     if len(set(counts.values())) == 1:
         return f"n = {next(iter(counts.values()))} runs an arm"
     return "n = " + ", ".join(f"{count} ({name})" for name, count in counts.items())

@@ -2,17 +2,17 @@
 
 from collections.abc import Callable, Sequence
 
+from bench.report.comparison import Comparison
 from bench.report.cost_plots import cost_accuracy, memory_by_role, step_time
 from bench.report.figures import Drawn, Figure, style
-from bench.report.groups import Setting
 from bench.report.learning_plots import critic, learning_curves, training_metrics
 from bench.report.outcome_plots import differences, seeds, sweep
 from bench.report.records import Records
 
 
-def draw(settings: Sequence[Setting], records: Records, reference: str | None) -> list[Figure]:
-    """Figures of each setting, in the order in which they are read."""
-    kinds: dict[str, Callable[[Setting, Records], Drawn | None]] = {
+def draw(comparisons: Sequence[Comparison], records: Records, reference: str | None) -> list[Figure]:
+    """Figures of each comparison, in the order in which they are read."""
+    kinds: dict[str, Callable[[Comparison, Records], Drawn | None]] = {
         "learning": learning_curves,
         "seeds": seeds,
         "differences": lambda s, r: differences(s, r, reference),
@@ -25,11 +25,13 @@ def draw(settings: Sequence[Setting], records: Records, reference: str | None) -
     }
     figures: list[Figure] = []
     with style():
-        for number, setting in enumerate(settings, start=1):
+        for number, comparison in enumerate(comparisons, start=1):
             for name, make in kinds.items():
-                if (drawn := make(setting, records)) is not None:
+                if (drawn := make(comparison, records)) is not None:
                     title, caption, canvas = drawn
-                    canvas.suptitle(f"{title}: {setting.label}", x=0.01, ha="left", fontsize="medium")
-                    stem = name if len(settings) == 1 else f"{name}-{number}"
-                    figures.append(Figure(name=stem, title=f"{title}: {setting.label}", caption=caption, canvas=canvas))
+                    canvas.suptitle(f"{title}: {comparison.label}", x=0.01, ha="left", fontsize="medium")
+                    stem = name if len(comparisons) == 1 else f"{name}-{number}"
+                    figures.append(
+                        Figure(name=stem, title=f"{title}: {comparison.label}", caption=caption, canvas=canvas)
+                    )
     return figures

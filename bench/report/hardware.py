@@ -4,17 +4,18 @@ from collections.abc import Iterator, Sequence
 from itertools import product
 from pathlib import Path
 
+from bench.ground.errors import UserError
 from bench.planner.validate import Prediction, predict
-from bench.report.groups import Arm, Setting
+from bench.report.comparison import Arm, Comparison
 from bench.report.tables import Row, Table, number, percent, quantity, share, text
 
 NOT_MEASURED = "not measured"
 Key = tuple[str, str, str, str]  # data, model, arm, configuration
 
 
-def hardware(settings: Sequence[Setting]) -> Table | None:
+def hardware(comparisons: Sequence[Comparison]) -> Table | None:
     """One row for each arm and configuration of a data set and model; None where no run names a configuration."""
-    rows = list(_rows(settings))
+    rows = list(_rows(comparisons))
     if not rows:
         return None
     return Table(
@@ -29,10 +30,10 @@ def hardware(settings: Sequence[Setting]) -> Table | None:
     )
 
 
-def _rows(settings: Sequence[Setting]) -> Iterator[Row]:
+def _rows(comparisons: Sequence[Comparison]) -> Iterator[Row]:
     found: dict[Key, Arm] = {}
-    for setting in settings:
-        for arm in setting.arms:
+    for comparison in comparisons:
+        for arm in comparison.arms:
             first = arm.runs.iloc[0]
             if first["preset"]:
                 found[str(first["data"]), str(first["model"]), arm.name, str(first["preset"])] = arm
@@ -65,5 +66,5 @@ def _predicted(arm: Arm) -> Prediction | None:
     """None for records that the planner cannot read: an older version's, or a model that it does not cover."""
     try:
         return predict(Path(arm.runs["path"].iloc[0]))
-    except ValueError:
+    except UserError:
         return None

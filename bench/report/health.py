@@ -2,15 +2,15 @@
 
 from collections.abc import Sequence
 
-from bench.report.groups import Arm, Setting
+from bench.report.comparison import Arm, Comparison
 from bench.report.tables import Cell, Row, Table, number, percent, quantity, share, text
 from bench.stability import COLLAPSED
 from bench.stats import estimate
 
 
-def stability(settings: Sequence[Setting]) -> Table:
+def stability(comparisons: Sequence[Comparison]) -> Table:
     """Diverged and collapsed runs, extremes and drawdown."""
-    rows = [_stability(setting, arm) for setting in settings for arm in setting.arms]
+    rows = [_stability(comparison, arm) for comparison in comparisons for arm in comparison.arms]
     return Table(
         name="stability",
         title="Stability",
@@ -25,14 +25,14 @@ def stability(settings: Sequence[Setting]) -> Table:
     )
 
 
-def _stability(setting: Setting, arm: Arm) -> Row:
+def _stability(comparison: Comparison, arm: Arm) -> Row:
     start, final = arm.values("start_accuracy"), arm.values("final_accuracy")
     entropy = _ratio(arm, "actor/entropy")
     kl = "max:actor/kl_max" if arm.values("max:actor/kl_max") else "max:actor/kl"
     norm = "max:actor/grad_norm_max" if arm.values("max:actor/grad_norm_max") else "max:actor/grad_norm"
     length = _ratio(arm, "completion/length_mean")
     return {
-        "setting": text(setting.label),
+        "setting": text(comparison.label),
         "arm": text(arm.name),
         "diverged": share(arm.count("diverged"), len(arm.runs)),
         "failed": share(len(arm.runs) - len(arm.counted), len(arm.runs)),
@@ -65,11 +65,11 @@ def spread(values: Sequence[float]) -> Cell:
     return Cell(text=f"{deviation * 100:.1f}", value=deviation)
 
 
-def verifier(settings: Sequence[Setting]) -> Table:
+def verifier(comparisons: Sequence[Comparison]) -> Table:
     """How often no verdict could be reached in training."""
     rows: list[Row] = [
         {
-            "setting": text(setting.label),
+            "setting": text(comparison.label),
             "arm": text(arm.name),
             "no answer read": percent(arm.mean("mean:verifier/parse_fail_frac")),
             "timed out": percent(arm.mean("mean:verifier/timeout_frac")),
@@ -80,14 +80,14 @@ def verifier(settings: Sequence[Setting]) -> Table:
             "correct": percent(arm.mean("mean:reward/correct_frac")),
             "scoring, s/step": quantity(arm.mean("mean:time/score_s")),
         }
-        for setting in settings
-        for arm in setting.arms
+        for comparison in comparisons
+        for arm in comparison.arms
     ]
     note = "Percent of the completions sampled in training, mean over steps, then over runs. Reward is not correctness."
     return Table(name="verifier", title="Verifier and completions", note=note, rows=rows)
 
 
-def broken(arm: Arm) -> int:
+def num_broken(arm: Arm) -> int:
     """Runs that diverged or ended below their start."""
     start, final = arm.values("start_accuracy"), arm.values("final_accuracy")
     diverged = set(arm.runs.index[arm.runs["status"] == "diverged"])

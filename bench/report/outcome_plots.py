@@ -4,51 +4,51 @@ import numpy as np
 import seaborn as sns
 
 from bench.ground.tree import flatten
-from bench.report.figures import Drawn, looks, new, sizes
-from bench.report.groups import Arm, Setting, differ
+from bench.report.comparison import Arm, Comparison, difference_by_seed
+from bench.report.figures import Drawn, blank_canvas, looks, runs_an_arm
 from bench.report.records import Records, pd
 from bench.report.results import pairs
 
 
-def seeds(setting: Setting, records: Records) -> Drawn | None:
+def seeds(comparison: Comparison, records: Records) -> Drawn | None:
     """Every run's final accuracy."""
     rows = [
         {"arm": arm.name, "accuracy": 100 * value, "seed": seed}
-        for arm in setting.arms
+        for arm in comparison.arms
         for seed, value in arm.values("final_accuracy").items()
     ]
     if not rows:
         return None
-    canvas, (axes,) = new(1, 1, 1.6 + 0.55 * len(setting.arms))
-    palette = {name: look.colour for name, look in looks(setting).items()}
+    canvas, (axes,) = blank_canvas(1, 1, 1.6 + 0.55 * len(comparison.arms))
+    palette = {name: look.colour for name, look in looks(comparison).items()}
     frame = pd.DataFrame(rows)
     sns.stripplot(
         frame, x="accuracy", y="arm", hue="arm", palette=palette, ax=axes, size=7, alpha=0.65, jitter=0.12, legend=False
     )
     for y, arm in enumerate(frame["arm"].unique()):
-        found = next(a for a in setting.arms if a.name == arm).mean("final_accuracy")
+        found = next(a for a in comparison.arms if a.name == arm).mean("final_accuracy")
         if found is not None and found.low is not None and found.high is not None:
             axes.plot([100 * found.low, 100 * found.high], [y + 0.3] * 2, color="black", linewidth=2)
             axes.plot(100 * found.mean, y + 0.3, "|", color="black", markersize=12, markeredgewidth=2)
-    starts = [value for arm in setting.arms for value in arm.values("start_accuracy").values()]
+    starts = [value for arm in comparison.arms for value in arm.values("start_accuracy").values()]
     if starts:
         axes.axvline(100 * float(np.mean(starts)), color="0.5", linestyle=":", label="before training")
         axes.legend(loc="best")
     axes.set(xlabel="test accuracy after training, %", ylabel="")
-    caption = f"Final accuracy of every run (a dot a seed); bar: mean with 95% t interval ({sizes(setting)})."
+    caption = f"Final accuracy of every run (a dot a seed); bar: mean with 95% t interval ({runs_an_arm(comparison)})."
     return "Seed by seed", caption, canvas
 
 
-def differences(setting: Setting, records: Records, reference: str | None) -> Drawn | None:
+def differences(comparison: Comparison, records: Records, reference: str | None) -> Drawn | None:
     """Pairwise differences with intervals."""
     found = [
-        (f"{a.name} - {b.name}", differ(a.values("final_accuracy"), b.values("final_accuracy")))
-        for a, b in pairs(setting, reference)
+        (f"{a.name} - {b.name}", difference_by_seed(a.values("final_accuracy"), b.values("final_accuracy")))
+        for a, b in pairs(comparison, reference)
     ]
     known = [(name, d) for name, d in found if d is not None and d.low is not None and d.high is not None]
     if not known:
         return None
-    canvas, (axes,) = new(1, 1, 1.4 + 0.4 * len(known))
+    canvas, (axes,) = blank_canvas(1, 1, 1.4 + 0.4 * len(known))
     for y, (_, d) in enumerate(known):
         assert d.low is not None
         assert d.high is not None
@@ -68,13 +68,13 @@ def differences(setting: Setting, records: Records, reference: str | None) -> Dr
     return "Differences between arms", caption, canvas
 
 
-def sweep(setting: Setting, records: Records) -> Drawn | None:
+def sweep(comparison: Comparison, records: Records) -> Drawn | None:
     """Final accuracy over a number in which the arms of one algorithm differ (group size, KL coefficient, ...)."""
-    found = swept(setting)
+    found = swept(comparison)
     if not found:
         return None
     field = next(iter(found.values()))[0]
-    canvas, (axes,) = new(1, 1, 4)
+    canvas, (axes,) = blank_canvas(1, 1, 4)
     palette = sns.color_palette("colorblind", 10)
     for i, (algo, (_, points)) in enumerate(found.items()):
         known = [(x, e) for x, arm in points if (e := arm.mean("final_accuracy")) is not None]
@@ -102,14 +102,14 @@ def sweep(setting: Setting, records: Records) -> Drawn | None:
         axes.set_xticks(sorted(set(values)), [f"{v:g}" for v in sorted(set(values))])
     axes.set(xlabel=field, ylabel="test accuracy after training, %")
     axes.legend()
-    return f"Over {field}", f"Mean and 95% t interval over seeds ({sizes(setting)}).", canvas
+    return f"Over {field}", f"Mean and 95% t interval over seeds ({runs_an_arm(comparison)}).", canvas
 
 
-def swept(setting: Setting) -> dict[str, tuple[str, list[tuple[float, Arm]]]]:
+def swept(comparison: Comparison) -> dict[str, tuple[str, list[tuple[float, Arm]]]]:
     """Algorithm -> the one number in which its arms (three or more) differ, and the arms by it."""
     found: dict[str, tuple[str, list[tuple[float, Arm]]]] = {}
-    for algo in dict.fromkeys(arm.algo for arm in setting.arms):
-        arms = [arm for arm in setting.arms if arm.algo == algo]
+    for algo in dict.fromkeys(arm.algo for arm in comparison.arms):
+        arms = [arm for arm in comparison.arms if arm.algo == algo]
         configs = [flatten(arm.config) for arm in arms]
         fields = [
             f for f in configs[0] if f not in ("arm", "name", "seed", "out") and len({c.get(f) for c in configs}) > 1

@@ -8,8 +8,8 @@ from typing import Any
 
 import jinja2
 
+from bench.report.comparison import Comparison
 from bench.report.figures import Figure
-from bench.report.groups import Setting
 from bench.report.records import Records
 from bench.report.tables import Table
 
@@ -17,7 +17,7 @@ FOLDER = Path(__file__).parent
 SHOWN = 4  # completions an arm
 
 
-def write(
+def write_page(
     path: Path,
     *,
     title: str,
@@ -48,18 +48,18 @@ def _base64(picture: Path) -> str:
     return base64.b64encode(picture.read_bytes()).decode()
 
 
-def examples(settings: Sequence[Setting], records: Records) -> list[dict[str, Any]]:
+def examples(comparisons: Sequence[Comparison], records: Records) -> list[dict[str, Any]]:
     """The last completions of the first run of each arm, to be read."""
     found: list[dict[str, Any]] = []
     if records.completions.empty:
         return found
     by_run = dict(list(records.completions.groupby("path", observed=True)))
-    for setting in settings:
-        for arm in setting.arms:
-            path = next((path for path in setting.paths(arm) if path in by_run), None)
+    for comparison in comparisons:
+        for arm in comparison.arms:
+            path = next((path for path in comparison.paths(arm) if path in by_run), None)
             if path is not None:
                 rows = by_run[path].dropna(axis=1, how="all").tail(SHOWN).to_dict("records")
-                found += [{"setting": setting.label, "arm": arm.name, "row": _readable(row)} for row in rows]
+                found += [{"setting": comparison.label, "arm": arm.name, "row": _readable(row)} for row in rows]
     return found
 
 

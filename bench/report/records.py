@@ -1,7 +1,7 @@
 """Run directories -> data frames, through a parquet cache: a run is read once, and again only when its files change."""
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, cast
@@ -12,19 +12,21 @@ import pyarrow.compute
 import pyarrow.json as arrow_json
 import pyarrow.parquet as pq
 
+from bench.ground.comparable import key_of, terms
 from bench.ground.files import whole_rows
+from bench.ground.runs import FAILURE, read_document, read_ending
 
 FILES = (
     "config.json",
     "provenance.json",
     "summary.json",
-    "failure.json",  # left by `compare` where a run ended without a summary
+    FAILURE,
     "steps.jsonl",
     "evals.jsonl",
     "eval_problems.jsonl",
 )
 EXACT = ("step", "data/", "cost/")  # columns kept in full precision: counters
-CACHE_VERSION = 1  # of the frames' meaning; a change makes every cache stale
+CACHE_VERSION = 2  # of the frames' meaning; a change makes every cache stale
 SHOWN_COMPLETIONS = 3  # rows kept from each end of completions.jsonl
 Json = dict[str, Any]
 # pyarrow has no annotations and those of pandas are partial: both would only report themselves
@@ -43,20 +45,6 @@ class Records:
     evals: Frame
     problems: Frame  # of the last test evaluation only
     completions: Frame  # the first and the last few
-
-
-def find_runs(paths: Iterable[Path]) -> list[Path]:
-    """Run directories at or below the given paths, in the order of their names.
-
-    Raises:
-        FileNotFoundError: there is none.
-    """
-    paths = list(paths)
-    found = {config.parent.resolve() for path in paths for config in path.glob("**/config.json")}
-    runs = [path for path in found if (path / "provenance.json").exists()]
-    if not runs:
-        raise FileNotFoundError(f"no run directory (config.json with provenance.json) in: {', '.join(map(str, paths))}")
-    return sorted(runs, key=lambda path: (path.name, path))
 
 
 def load(paths: Sequence[Path], cache: Path) -> Records:
@@ -115,8 +103,8 @@ def _read(paths: Sequence[Path], stamps: dict[str, str]) -> dict[str, ArrowTable
 
 def _run_row(path: Path) -> Json:
     """One run as a flat row: what tables group by, and the documents whole, as text."""
-    config, provenance = _json(path / "config.json"), _json(path / "provenance.json")
-    summary = _summary(path)
+    config, provenance = read_document(path, "config.json"), read_document(path, "provenance.json")
+    summary = read_ending(path)
     return {
         "path": str(path),
         "arm": str(config.get("arm") or config["algo_name"]),
@@ -130,18 +118,10 @@ def _run_row(path: Path) -> Json:
         "message": str(summary.get("message") or ""),
         "started_at": str(provenance.get("started_at", "")),
         "data": data_label(str(config["task_name"]), provenance.get("data") or {}),
-        "setting_key": _setting_key(config, provenance),
+        "setting_key": key_of(terms(config, provenance)),
         "config": json.dumps(config),
         "provenance": json.dumps(provenance),
     }
-
-
-def _summary(path: Path) -> Json:
-    if (path / "summary.json").exists():
-        return _json(path / "summary.json")
-    if (path / "failure.json").exists():
-        return {"status": "failed", "message": _json(path / "failure.json")["message"]}
-    return {"status": "unfinished"}
 
 
 def data_label(task: str, data: Json) -> str:
@@ -153,19 +133,6 @@ def data_label(task: str, data: Json) -> str:
         return f"{task} (procedural)"
     origin = str(test.get("origin") or test.get("source"))
     return f"{task} ({Path(origin).name if test.get('source') == 'path' else origin} test, {test.get('num_rows')})"
-
-
-def _setting_key(config: Json, provenance: Json) -> str:
-    """What must be equal for two runs to be compared: data, model, budget, evaluation, hardware preset."""
-    parts = (provenance.get("data") or {}).items()
-    data = {split: (part.get("sha256"), part.get("template_sha256")) for split, part in parts}
-    equal = {key: config.get(key) for key in ("task_name", "model", "budget", "eval")}
-    length = (config.get("sampling") or {}).get("max_new_tokens")
-    return json.dumps([equal, data, length, provenance.get("preset")], sort_keys=True)
-
-
-def _json(path: Path) -> Json:
-    return cast(Json, json.loads(path.read_text()))
 
 
 def _jsonl(path: Path) -> ArrowTable:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from itertools import combinations
 from typing import cast
 
-from bench.report.groups import Arm, Setting, differ
+from bench.report.comparison import Arm, Comparison, difference_by_seed
 from bench.report.records import Frame, Records
 from bench.report.tables import Cell, Row, Table, number, percent, points, text
 from bench.stats import MIN_BOOTSTRAP, MIN_T, Difference, bootstrap_t, by_problem, holm, probability_of_improvement
@@ -12,9 +12,9 @@ from bench.stats import MIN_BOOTSTRAP, MIN_T, Difference, bootstrap_t, by_proble
 ALPHA = 0.05
 
 
-def results(settings: Sequence[Setting]) -> Table:
+def results(comparisons: Sequence[Comparison]) -> Table:
     """Before, after and gain of every arm."""
-    rows = [_result(setting, arm) for setting in settings for arm in setting.arms]
+    rows = [_result(comparison, arm) for comparison in comparisons for arm in comparison.arms]
     return Table(
         name="results",
         title="Results",
@@ -27,12 +27,12 @@ def results(settings: Sequence[Setting]) -> Table:
     )
 
 
-def _result(setting: Setting, arm: Arm) -> Row:
+def _result(comparison: Comparison, arm: Arm) -> Row:
     before, after = arm.values("start_accuracy"), arm.values("final_accuracy")
-    gain = differ(after, before)
+    gain = difference_by_seed(after, before)
     trained = any(step > 0 for step in arm.values("final_step").values())
     return {
-        "setting": text(setting.label),
+        "setting": text(comparison.label),
         "arm": text(arm.name),
         "algorithm": text(arm.algo),
         "runs": Cell(text=runs_in_words(arm), value=len(after)),
@@ -66,23 +66,23 @@ def gain_in_words(gain: Difference | None) -> str:
     return "got worse" if gain.high < 0 else "no detectable gain"
 
 
-def pairs(setting: Setting, reference: str | None) -> list[tuple[Arm, Arm]]:
+def pairs(comparison: Comparison, reference: str | None) -> list[tuple[Arm, Arm]]:
     """Every two arms; with a reference, each other arm against it."""
-    if reference is None or reference not in {arm.name for arm in setting.arms}:
-        return [(b, a) for a, b in combinations(setting.arms, 2)]
-    base = next(arm for arm in setting.arms if arm.name == reference)
-    return [(arm, base) for arm in setting.arms if arm is not base]
+    if reference is None or reference not in {arm.name for arm in comparison.arms}:
+        return [(b, a) for a, b in combinations(comparison.arms, 2)]
+    base = next(arm for arm in comparison.arms if arm.name == reference)
+    return [(arm, base) for arm in comparison.arms if arm is not base]
 
 
-def comparisons(settings: Sequence[Setting], records: Records, reference: str | None) -> Table:
+def arm_differences(comparisons: Sequence[Comparison], records: Records, reference: str | None) -> Table:
     """Differences of final accuracy between arms, with verdicts."""
     rows: list[Row] = []
-    for setting in settings:
-        matched = pairs(setting, reference)
-        found = [differ(a.values("final_accuracy"), b.values("final_accuracy")) for a, b in matched]
+    for comparison in comparisons:
+        matched = pairs(comparison, reference)
+        found = [difference_by_seed(a.values("final_accuracy"), b.values("final_accuracy")) for a, b in matched]
         adjusted = adjust([None if d is None else d.p for d in found])
         for (a, b), difference, p in zip(matched, found, adjusted, strict=True):
-            rows.append(_comparison(setting, a, b, difference, p, records))
+            rows.append(_comparison(comparison, a, b, difference, p, records))
     return Table(
         name="comparisons",
         title="Differences between arms",
@@ -104,19 +104,19 @@ def adjust(p: Sequence[float | None]) -> list[float | None]:
 
 
 def _comparison(
-    setting: Setting, a: Arm, b: Arm, difference: Difference | None, p: float | None, records: Records
+    comparison: Comparison, a: Arm, b: Arm, difference: Difference | None, p: float | None, records: Records
 ) -> Row:
     first, second = a.values("final_accuracy"), b.values("final_accuracy")
     improvement = probability_of_improvement([*first.values()], [*second.values()]) if first and second else None
     return {
-        "setting": text(setting.label),
+        "setting": text(comparison.label),
         "arms": text(f"{a.name} - {b.name}"),
-        "verdict": text(verdict(a.name, b.name, difference, p) + lost(a, b)),
+        "verdict": text(verdict(a.name, b.name, difference, p) + lost_in_words(a, b)),
         "by seed": points(difference),
         "n": text("" if difference is None else _sizes(difference)),
         "p (Holm)": number(p, 2),
         "detectable": percent(None if difference is None else difference.detectable),
-        "by problem": points(problem_difference(setting, a, b, records)),
+        "by problem": points(problem_difference(comparison, a, b, records)),
         "P(first beats second)": percent(improvement),
         **_robust(first, second),
     }
@@ -165,24 +165,26 @@ def verdict(a: str, b: str, difference: Difference | None, p: float | None) -> s
     return f"no detectable difference at n={min(difference.n)} ({detectable}){after}"
 
 
-def lost(*arms: Arm) -> str:
+def lost_in_words(*arms: Arm) -> str:
     """Which runs ended early or gave no result, in brackets; empty when all is well."""
     words = [
         f"{arm.name}: {arm.count('diverged')} of {len(arm.runs)} diverged" for arm in arms if arm.count("diverged")
     ]
-    words += [f"{arm.name}: {lost} of {len(arm.runs)} without result" for arm in arms if (lost := _without(arm))]
+    words += [
+        f"{arm.name}: {lost} of {len(arm.runs)} without result" for arm in arms if (lost := _num_without_result(arm))
+    ]
     return f" ({'; '.join(words)})" if words else ""
 
 
-def _without(arm: Arm) -> int:
+def _num_without_result(arm: Arm) -> int:
     return len(arm.runs) - len(arm.values("final_accuracy"))
 
 
-def problem_difference(setting: Setting, a: Arm, b: Arm, records: Records) -> Difference | None:
+def problem_difference(comparison: Comparison, a: Arm, b: Arm, records: Records) -> Difference | None:
     """The difference over the problems that all runs of both arms were tested on."""
     if records.problems.empty:
         return None
-    both = [_verdicts(records.problems, [*setting.paths(arm)]) for arm in (a, b)]
+    both = [_verdicts(records.problems, [*comparison.paths(arm)]) for arm in (a, b)]
     if any(frame is None for frame in both):
         return None
     first, second = (cast(Frame, frame) for frame in both)

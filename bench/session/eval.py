@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal, cast
 
-from bench.config import EMBEDDED, EngineConfig, EvalConfig, RunConfig, Sampling
+from bench.config import EMBEDDED, EngineConfig, EvalConfig, RunConfig
 from bench.engines.build import rollout_engine
 from bench.engines.modules import plain_logprobs
 from bench.evaluate import describe, judge, problem_rows, summarise
@@ -20,7 +20,7 @@ from bench.session.console import Display
 from bench.session.record import Recorder
 from bench.settings.flags import from_tree, overlay
 from bench.settings.plugins import find_task
-from bench.settings.resolve import is_embedded, with_source
+from bench.settings.resolve import is_embedded, model_defaults, with_source
 from tasks.core import DataError, Task
 
 
@@ -29,29 +29,29 @@ class EvalCommand:
     """Evaluate a model on held-out problems, by the sampling that runs are evaluated with."""
 
     model: str = EMBEDDED
-    """A run directory (its last checkpoint), a folder, a Hugging Face id, `embedded` or `smollm2-135m`."""
+    """Model: a run directory (its last checkpoint), a folder, a Hugging Face id, `embedded` or `smollm2-135m`."""
     task: tuple[str, ...] = ()
     """Tasks; several measure transfer. None given: the run's own task, else gsm8k."""
     split: Literal["validation", "test"] = "test"
-    """Held-out split."""
+    """Held-out split that is evaluated."""
     limit: int | None = None
-    """The first problems of the split. None takes all."""
+    """Number of problems of the split, the first ones. None: all."""
     data: Path | None = None
     """File or folder in the official format, for a single task."""
     source: Literal["auto", "procedural", "path", "hub"] = "auto"
-    """As in `run`."""
+    """Where problems come from, as in `run`."""
     set: tuple[str, ...] = ()
     """Settings of a single task, SETTING=VALUE, such as dataset=humaneval."""
     max_new_tokens: int | None = None
-    """Generation budget. None: the run's own, else 64 for an embedded model and 512 for any other."""
+    """Generation budget of a completion. None: the run's own, else what a run of this model would have."""
     num_samples: int = 4
     """Sampled completions a problem; 0 evaluates greedily only."""
     temperature: float = 1.0
-    """Of the sampled completions."""
+    """Temperature of the sampled completions."""
     top_p: float = 1.0
-    """Of the sampled completions."""
+    """Nucleus of the sampled completions: the probability that it reaches."""
     seed: int = EvalConfig.seed
-    """Of the sampled completions."""
+    """Seed of the sampled completions."""
     engine: EngineConfig = field(default_factory=EngineConfig)
     out: Path = Path("results/evals")
     """Folder in which the evaluation's own folder is made."""
@@ -149,7 +149,7 @@ def default_budget(model: str, run: dict[str, Any] | None) -> int:
     """The run's own generation budget, or the one that a run of this model would have."""
     if run is not None:
         return int(run["sampling"]["max_new_tokens"])
-    return Sampling.default_budget(ours=is_embedded(model))
+    return model_defaults(model).max_new_tokens
 
 
 def facts(task: Task, command: EvalCommand) -> dict[str, Any]:

@@ -59,7 +59,7 @@ class Loaded:
                 self.model,
                 self.tokenizer,
                 self.location,
-                max_tokens=config.max_prompt_tokens + config.sampling.budget,
+                max_tokens=config.max_prompt_tokens + config.sampling.generation_budget,
                 own_weights=config.rollout_lag > 0 or config.engine.shards_weights,
             )
             self.trainer = train_engine(config, self.model, self.tokenizer, ranks)
@@ -163,11 +163,11 @@ class Loaded:
         room = config.max_prompt_tokens
         positions = getattr(self.model.config.get_text_config(), "max_position_embeddings", None)
         if positions is not None:
-            room = min(room, positions - config.sampling.budget)
+            room = min(room, positions - config.sampling.generation_budget)
         overhead = len(self.rollout.encode(""))
         if room <= overhead:
             raise UserError(
-                f"--sampling.max-new-tokens {config.sampling.budget} leaves no room for a prompt: "
+                f"--sampling.max-new-tokens {config.sampling.generation_budget} leaves no room for a prompt: "
                 f"the model takes {positions} tokens in all"
             )
         num_dropped = 0

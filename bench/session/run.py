@@ -15,7 +15,7 @@ from bench.ground.tree import Tree
 from bench.loop import NoSignalError, State, at_start, train, used
 from bench.meter import is_out_of_memory
 from bench.models.load import latest_checkpoint, load_model, weights_for
-from bench.planner.remedy import change
+from bench.planner.remedy import advice
 from bench.ranks import ALONE, Ranks, first_to_tell, lost_peer
 from bench.rollout import EngineError, Rollout
 from bench.session import checkpoint
@@ -87,7 +87,7 @@ def loaded_parts(chosen: Chosen, ranks: Ranks) -> Loaded:
 def out_of_memory(error: Exception, loaded: Loaded) -> str:
     """In which phase, for which model, and what to change."""
     place: list[str] = error.__notes__
-    remedy = change(loaded.config, loaded.work.shape, hardware_of(loaded.config, loaded.ranks.size), place)
+    remedy = advice(loaded.config, loaded.work.shape, hardware_of(loaded.config, loaded.ranks.size), place)
     return f"out of memory in {' of '.join(reversed(place))}; {remedy}"
 
 
@@ -170,7 +170,7 @@ class Session:
 
     def _loop(self, state: State, best: Best, interrupt: Interrupt) -> bool:
         """Returns whether it was interrupted."""
-        config, recorder, budget = self.config, self.recorder, self.config.limit
+        config, recorder, budget = self.config, self.recorder, self.config.parsed_budget
         send = tracker(config.track if self.ranks.leads else "none", str(recorder.path), self.loaded.tree)
         if state.step == 0:
             self._evaluate(state, "test")
@@ -213,13 +213,14 @@ class Session:
 
     def _evaluate(self, state: State, split: Split, weights: Iterator[tuple[str, Tensor]] | None = None) -> float:
         """Judge the policy, or these weights."""
-        config, loaded = self.config.eval, self.loaded
+        loaded = self.loaded
+        config = replace(self.config.eval, num_samples=self.config.eval.samples_on(split))
         if split not in loaded.data:
             return -1.0
         with loaded.meter.phase("evaluate"):
             loaded.rollout.load_weights(weights or loaded.trainer.weights())
             problems = self.ranks.share(loaded.data[split])
-            mine = list(judge(loaded.rollout, loaded.task, problems, config, self.config.sampling.budget))
+            mine = list(judge(loaded.rollout, loaded.task, problems, config, self.config.sampling.generation_budget))
             verdicts = self.ranks.collect(mine)
             loaded.rollout.sleep()
         summary = summarise(verdicts, config.num_samples)

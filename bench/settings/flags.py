@@ -7,7 +7,7 @@ import itertools
 import re
 import tomllib
 import typing
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
@@ -19,7 +19,7 @@ import tyro
 from algorithms.core import Algorithm
 from bench.config import RunConfig
 from bench.ground.errors import UserError, nearest
-from bench.ground.tree import Tree, merge, plain
+from bench.ground.tree import Tree, merge, nested, plain
 from bench.settings.plugins import find_algorithm, find_task
 from tasks.core import Task
 
@@ -30,7 +30,20 @@ SHORT = {
     "--offload": "--engine.offload",
     "--reward-model": "--reward-model.path",
 }
+RENAMED = {
+    "train_engine": "engine.train",
+    "rollout_engine": "engine.rollout",
+    "zero_stage": "engine.zero",
+    "lora_rank": "lora.rank",
+    "completion_tokens": "sampling.max_new_tokens",
+    "prompt_tokens": "max_prompt_tokens",
+    "kl_coef": "algo.kl_coef",
+    "group_size": "algo.group_size",
+    "dtype": "engine.dtype",
+}  # settings by the name that they had, in flags, files and records, and by the one that they have; both are read
+SWITCHES = ("--engine.gradient-checkpointing",)  # `--name` and `--no-name`, where None is a third choice
 LISTS = ("--engine.offload", "--lora.targets")  # several values, with commas or without
+FORMER = {f"--{old.replace('_', '-')}": f"--{new.replace('_', '-')}" for old, new in RENAMED.items()}
 BOX = re.compile(r"[╭╮╰╯│─]+|-{3,}|^\s*[|+]|[|+]\s*$")  # drawn in ASCII where the terminal knows no more
 
 
@@ -84,6 +97,7 @@ def overlay(config: Any, tree: Mapping[str, Any], place: str) -> Any:  # noqa: A
     """
     changes: Tree = {}
     known = {f.name: f for f in dataclasses.fields(config)}
+    tree = by_present_names(tree, known)
     hints = typing.get_type_hints(type(config))
     for key, value in tree.items():
         if key not in known:
@@ -120,18 +134,41 @@ def parse(arguments: Sequence[str]) -> Chosen:
 
 
 def long_names(arguments: Sequence[str]) -> list[str]:
-    """The arguments with every short flag written out, and values joined by commas apart."""
+    """The arguments with short and former flags written out, and values joined by commas apart."""
     written: list[str] = []
     listing = False
     for argument in arguments:
         flag, equals, value = argument.partition("=")
         if flag.startswith("--"):
-            flag = SHORT.get(flag, flag)
+            flag = SHORT.get(flag, FORMER.get(flag, flag))
             listing = flag in LISTS
             written += [flag, *value.split(",")] if listing and equals else [flag + equals + value]
         else:
             written += argument.split(",") if listing else [argument]
     return written
+
+
+def switched(arguments: Sequence[str]) -> list[str]:
+    """The arguments with `--name True` for `--name` and `--name False` for `--no-name`, for each of `SWITCHES`."""
+    written: list[str] = []
+    following = [*arguments[1:], "--"]
+    for argument, after in zip(arguments, following, strict=False):
+        head, _, leaf = argument.rpartition(".")
+        name = f"{head}.{leaf.removeprefix('no-')}"
+        if name in SWITCHES and after not in ("True", "False", "None"):
+            written += [name, str(name == argument)]
+        else:
+            written.append(argument)
+    return written
+
+
+def by_present_names(tree: Mapping[str, Any], known: Collection[str]) -> Mapping[str, Any]:
+    """The tree with every setting that is not `known`, but was renamed to one that is, under its present name."""
+    former = [key for key in tree if key not in known and RENAMED.get(key, "").partition(".")[0] in known]
+    present = {key: value for key, value in tree.items() if key not in former}
+    for key in former:
+        present = merge(nested(RENAMED[key], tree[key]), present)
+    return present
 
 
 def with_recipe(tree: Tree, name: str) -> Tree:

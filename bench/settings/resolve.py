@@ -1,15 +1,18 @@
 """What the settings mean here: defaults that depend on model, task and machine, and what cannot work together."""
 
 import dataclasses
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, cast
 
 import torch
 
-from bench.config import ASSETS, EMBEDDED, SOURCES, RewardModelConfig, RunConfig, Sampling
+from bench.config import ASSETS, EMBEDDED, SOURCES, RewardModelConfig, RunConfig
+from bench.ground.defaults import OTHERS, OURS, ModelDefaults
 from bench.ground.errors import UserError
 from bench.ground.tree import Tree
+from bench.machine.placement import Placement
 from bench.machine.presets import Preset, for_run
 from bench.models.lora import settings_for
 from bench.settings.flags import Chosen
@@ -29,34 +32,37 @@ def resolve(chosen: Chosen, processes: int = 1) -> Chosen:
         UserError: sizes that do not divide, a bad budget, settings that contradict each other.
     """
     config = chosen.config
-    ours = is_embedded(config.model)
-    hardware = hardware_of(config, processes)
+    hardware, defaults = hardware_of(config, processes), model_defaults(config.model)
     config = replace(
         config,
         preset=hardware.name,
-        engine=replace(
+        engine=given_or(
             config.engine,
-            dtype=config.engine.dtype or ("float32" if hardware.dtype == "float32" else "bfloat16"),
-            micro_batch_tokens=config.engine.micro_batch_tokens or hardware.micro_batch_tokens,
-            train=config.engine.train or ("deepspeed" if processes > 1 else hardware.train_engine),
-            zero=config.engine.zero if config.engine.zero is not None else default_stage(config, hardware),
+            dtype="float32" if hardware.dtype == "float32" else "bfloat16",
+            micro_batch_tokens=hardware.micro_batch_tokens,
+            train="deepspeed" if processes > 1 else hardware.train_engine,
+            zero=default_stage(config, hardware),
         ),
-        sampling=replace(
-            config.sampling, max_new_tokens=config.sampling.max_new_tokens or Sampling.default_budget(ours=ours)
-        ),
-        optimizer=replace(
-            config.optimizer, lr=config.optimizer.lr if config.optimizer.lr is not None else (2e-4 if ours else 1e-6)
-        ),
-        critic=replace(
-            config.critic, lr=config.critic.lr if config.critic.lr is not None else (1e-3 if ours else 1e-5)
-        ),
+        sampling=given_or(config.sampling, max_new_tokens=defaults.max_new_tokens),
+        optimizer=given_or(config.optimizer, lr=defaults.lr),
+        critic=given_or(config.critic, lr=defaults.critic_lr),
         lora=settings_for(config.model, config.lora),
-        task=with_source(config, ours=ours),
+        task=with_source(config, ours=is_embedded(config.model)),
     )
     check(config)
     check_engine(config, processes)
     check_models(config)
     return replace(chosen, config=config)
+
+
+def given_or(settings: Any, **defaults: Any) -> Any:  # noqa: ANN401 - any part of the settings
+    """The settings, with a default wherever they are None."""
+    return replace(settings, **{name: value for name, value in defaults.items() if getattr(settings, name) is None})
+
+
+def model_defaults(model: str) -> ModelDefaults:
+    """What None stands for in the settings that depend on the model."""
+    return OURS if is_embedded(model) else OTHERS
 
 
 def default_stage(config: RunConfig, hardware: Preset) -> Literal[0, 1, 2, 3]:
@@ -73,10 +79,7 @@ def hardware_of(config: RunConfig, processes: int) -> Preset:
     Raises:
         UserError: its devices are not here, or it has not one for each process.
     """
-    try:
-        return for_run(config.preset, cpu=on_cpu(config), processes=processes)
-    except ValueError as error:
-        raise UserError(str(error)) from error
+    return for_run(config.preset, cpu=on_cpu(config), processes=processes)
 
 
 def on_cpu(config: RunConfig) -> bool:
@@ -111,11 +114,11 @@ def check(config: RunConfig) -> None:
     Raises:
         UserError: says which, and what would do.
     """
-    _ = config.limit  # refuses what cannot be read
+    _ = config.parsed_budget  # refuses what cannot be read
     group = config.algo.group_size
     positive = {
         "samples-per-step": config.samples_per_step,
-        "sampling.max-new-tokens": config.sampling.budget,
+        "sampling.max-new-tokens": config.sampling.generation_budget,
         "sampling.temperature": config.sampling.temperature,
         "sampling.top-p": config.sampling.top_p,
         "engine.micro-batch-tokens": config.engine.tokens_at_once,
@@ -126,22 +129,31 @@ def check(config: RunConfig) -> None:
         "critic.num-epochs": config.critic.num_epochs,
         "critic.num-minibatches": config.critic.num_minibatches,
     }
-    for name, value in positive.items():
-        if value <= 0:
-            raise UserError(f"--{name} {value}: must be above 0")
-    if config.sampling.top_p > 1:
-        raise UserError(f"--sampling.top-p {config.sampling.top_p}: must lie in (0, 1]")
-    if config.rollout_lag < 0:
-        raise UserError(f"--rollout-lag {config.rollout_lag}: must be 0 or more")
-    if config.samples_per_step % group:
-        near = group * max(1, round(config.samples_per_step / group))
-        raise UserError(
-            f"--samples-per-step {config.samples_per_step} does not divide into groups of {group}; {near} does"
-        )
-    if config.algo.num_minibatches > config.samples_per_step:
-        raise UserError(f"{config.algo.num_minibatches} minibatches need as many samples: raise --samples-per-step")
-    if config.eval.checkpoint == "best" and not config.eval.every:
-        raise UserError("--eval.checkpoint best needs validation: give --eval.every N")
+    near = group * max(1, round(config.samples_per_step / group))
+    rules = [(value <= 0, f"--{name} {value}: must be above 0") for name, value in positive.items()]
+    rules += [
+        (config.sampling.top_p > 1, f"--sampling.top-p {config.sampling.top_p}: must lie in (0, 1]"),
+        (config.rollout_lag < 0, f"--rollout-lag {config.rollout_lag}: must be 0 or more"),
+        (
+            config.samples_per_step % group > 0,
+            f"--samples-per-step {config.samples_per_step} does not divide into groups of {group}; {near} does",
+        ),
+        (
+            config.algo.num_minibatches > config.samples_per_step,
+            f"{config.algo.num_minibatches} minibatches need as many samples: raise --samples-per-step",
+        ),
+        (
+            config.eval.checkpoint == "best" and not config.eval.every,
+            "--eval.checkpoint best needs validation: give --eval.every N",
+        ),
+    ]
+    refuse_first(rules)
+
+
+def refuse_first(rules: Sequence[tuple[bool, str]]) -> None:
+    """Raise for the first rule that is broken, as (broken, message)."""
+    if message := next((message for broken, message in rules if broken), None):
+        raise UserError(message)
 
 
 def check_models(config: RunConfig) -> None:
@@ -150,18 +162,26 @@ def check_models(config: RunConfig) -> None:
     Raises:
         UserError: says which, and what would do.
     """
-    if config.lora.rank < 0:
-        raise UserError(f"--lora.rank {config.lora.rank}: must not be negative; 0 trains every weight")
-    learned = config.reward_model
-    if learned.path is None and learned != RewardModelConfig():
-        raise UserError("--reward-model.* weighs a learned reward: give --reward-model PATH")
-    if learned.std <= 0:
-        raise UserError(f"--reward-model.std {learned.std}: must be above 0")
-    if "reference" in config.engine.offload:
-        if on_cpu(config):
-            raise UserError("--offload reference needs a GPU: on a CPU the reference is in the host's memory already")
-        if config.lora.rank:
-            raise UserError("--offload reference: with adapters the reference is the policy's own base; leave it out")
+    rank, learned = config.lora.rank, config.reward_model
+    waits = "reference" in config.engine.offload
+    refuse_first(
+        [
+            (rank < 0, f"--lora.rank {rank}: must not be negative; 0 trains every weight"),
+            (
+                learned.path is None and learned != RewardModelConfig(),
+                "--reward-model.* weighs a learned reward: give --reward-model PATH",
+            ),
+            (learned.std <= 0, f"--reward-model.std {learned.std}: must be above 0"),
+            (
+                waits and on_cpu(config),
+                "--offload reference needs a GPU: on a CPU the reference is in the host's memory already",
+            ),
+            (
+                waits and rank > 0,
+                "--offload reference: with adapters the reference is the policy's own base; leave it out",
+            ),
+        ]
+    )
 
 
 def check_engine(config: RunConfig, processes: int) -> None:
@@ -170,27 +190,32 @@ def check_engine(config: RunConfig, processes: int) -> None:
     Raises:
         UserError: says which, and what would do.
     """
-    engine, offload = config.engine, set(config.engine.offload)
-    if engine.tensor_parallel > 1 and (engine.rollout != "vllm" or processes > 1):
-        raise UserError(
-            f"--engine.tensor-parallel {engine.tensor_parallel} needs --rollout vllm, in a run of one process"
-        )
-    if engine.rollout_memory > 1:
-        raise UserError(f"--engine.rollout-memory {engine.rollout_memory}: a share, must lie in (0, 1]")
-    if engine.train == "torch" and processes > 1:
-        raise UserError(f"--engine torch is one process, and here are {processes}: use --engine deepspeed")
-    if engine.train == "torch" and (engine.zero or offload & {"optimizer", "params"}):
-        raise UserError("--zero and --offload optimizer,params need --engine deepspeed")
-    if "optimizer" in offload and engine.zero == 0:
-        raise UserError("--offload optimizer needs --zero 1, 2 or 3")
-    if "params" in offload and engine.zero != 3:
-        raise UserError("--offload params needs --zero 3")
-    if engine.train == "deepspeed" and config.lora.rank:
-        raise UserError("--lora.rank needs --engine torch: adapters train in one process")
+    engine = config.engine
+    placement = Placement(
+        train=engine.train or "torch",
+        rollout=engine.rollout,
+        zero=engine.zero_stage,
+        offload=frozenset(engine.offload),
+        train_devices=processes,
+        tensor_parallel=engine.tensor_parallel,
+    )
     prompts = config.samples_per_step // config.algo.group_size
-    if prompts % processes:
-        near = max(1, round(prompts / processes)) * processes * config.algo.group_size
-        raise UserError(
+    near = max(1, round(prompts / processes)) * processes * config.algo.group_size
+    rules = [
+        (
+            engine.tensor_parallel > 1 and processes > 1,
+            f"--engine.tensor-parallel {engine.tensor_parallel} needs a run of one process",
+        ),
+        (engine.rollout_memory > 1, f"--engine.rollout-memory {engine.rollout_memory}: a share, must lie in (0, 1]"),
+        *((True, message) for message in placement.contradictions()),
+        (
+            engine.train == "deepspeed" and config.lora.rank != 0,
+            "--lora.rank needs --engine torch: adapters train in one process",
+        ),
+        (
+            prompts % processes > 0,
             f"--samples-per-step {config.samples_per_step} makes {prompts} prompts, which {processes} processes cannot "
-            f"share evenly; --samples-per-step {near} can"
-        )
+            f"share evenly; --samples-per-step {near} can",
+        ),
+    ]
+    refuse_first(rules)

@@ -9,18 +9,27 @@ from typing import Annotated, Literal
 import tyro
 from tabulate import tabulate
 
+from bench.ground.comparable import terms
 from bench.ground.errors import UserError
 from bench.ground.tree import flatten, merge
 from bench.report.command import report
 from bench.report.tables import Row, Table, text
 from bench.study.equal import at_equal_cost, check_unit
-from bench.study.fairness import fair_part
-from bench.study.launch import Launcher, Outcome, estimate_s, lock, minutes, split
+from bench.study.launch import Launcher, Outcome, estimate_s, lock_folder, minutes, split_ended
 from bench.study.register import register
-from bench.study.schedule import Planned, Study, parse_arm, parse_settings, parse_value, read, said, schedule
+from bench.study.schedule import (
+    Planned,
+    Study,
+    parse_arm,
+    parse_settings,
+    parse_value,
+    place_parts,
+    read_study,
+    schedule,
+)
 from bench.study.sensitivity import tables
-from bench.study.transfer import measure, table
-from bench.study.tune import trials, tune, tuned
+from bench.study.transfer import measure_transfer, transfer_table
+from bench.study.tune import trials, tune, tuned_schedule
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,21 +96,21 @@ def compare(config: CompareConfig) -> int:
     check_unit(study, config.jobs)
     planned = schedule(study, folder / "runs")
     tried = trials(study, folder / "trials") if study.tuning.points else []
-    say(describe(study, planned, folder))
+    say(describe_study(study, planned, folder))
     if tried:
         tuning = study.tuning
         say(f"tuning   {len(tried)} runs: {tuning.points} points an arm and place, {tuning.seeds} seeds, on validation")
     say(time_needed([trial.run for trial in tried] + planned, folder, config.jobs))
     if config.dry_run:
         return 0
-    with lock(folder) as held:
+    with lock_folder(folder) as held:
         register(study, folder)
         try:
             outcomes, extra = execute(study, folder, Launcher(folder, held, config.jobs, say))
         except KeyboardInterrupt:
             print(f"interrupted; the same command goes on from here ({folder})")
             return 130
-    return close(study, outcomes, folder, extra)
+    return close_study(study, outcomes, folder, extra)
 
 
 def execute(study: Study, folder: Path, launcher: Launcher) -> tuple[list[Outcome], list[Table]]:
@@ -115,11 +124,11 @@ def execute(study: Study, folder: Path, launcher: Launcher) -> tuple[list[Outcom
     if study.tuning.points:
         found = tune(study, trials(study, folder / "trials"), folder / "trials", trial_runs)
         extra += tables(found)
-        planned = tuned(study, found.best, folder / "runs")
+        planned = tuned_schedule(study, found.best, folder / "runs")
     outcomes = carry_out(planned, folder / "runs", launcher)
     if study.transfer:
-        measure(outcomes, study.transfer, folder / "transfer", launcher.say)
-        extra.append(table(outcomes, folder / "transfer"))
+        measure_transfer(outcomes, study.transfer, folder / "transfer", launcher.say)
+        extra.append(transfer_table(outcomes, folder / "transfer"))
     return outcomes, extra
 
 
@@ -129,7 +138,7 @@ def study_of(config: CompareConfig) -> Study:
     Raises:
         UserError: a flag that cannot be read.
     """
-    study = read(config.study)
+    study = read_study(config.study)
     arms = [parse_arm(text) for text in (*config.algos, *config.arms)] or list(study.arms)
     if config.space:
         space = {
@@ -159,14 +168,14 @@ def study_of(config: CompareConfig) -> Study:
 
 def carry_out(planned: Sequence[Planned], runs: Path, launcher: Launcher) -> list[Outcome]:
     """Run what has not ended yet; outcomes of everything, in the order of the plan."""
-    ended, to_do = split(planned, runs)
+    ended, to_do = split_ended(planned, runs)
     found = {outcome.run.label: outcome for outcome in [*ended, *launcher.run(to_do)]}
     return [found[run.label] for run in planned]
 
 
-def describe(study: Study, planned: Sequence[Planned], folder: Path) -> str:
+def describe_study(study: Study, planned: Sequence[Planned], folder: Path) -> str:
     """What will be run, what differs between the arms, and what is equal."""
-    _, to_do = split(planned, folder / "runs")
+    _, to_do = split_ended(planned, folder / "runs")
     begun = sum(path is not None for _, path in to_do)
     sizes = {"arms": len(study.arms), "variants": len(study.variants), "tasks": len(study.tasks)}
     sizes |= {"models": len(study.models), "presets": len(study.presets), "seeds": study.seeds}
@@ -177,11 +186,16 @@ def describe(study: Study, planned: Sequence[Planned], folder: Path) -> str:
     ]
     for place in dict.fromkeys(run.place for run in planned):
         group = {run.arm: run for run in planned if run.place == place}
-        lines += ["", ", ".join(said(place)), differences(group), equal(next(iter(group.values())))]
+        lines += [
+            "",
+            ", ".join(place_parts(place)),
+            differing_settings(group),
+            equal_settings(next(iter(group.values()))),
+        ]
     return "\n".join([*lines, "", f"records  {folder}"])
 
 
-def differences(group: dict[str, Planned]) -> str:
+def differing_settings(group: dict[str, Planned]) -> str:
     """The settings in which the arms differ, side by side."""
     flat = {arm: flatten(run.chosen.tree()) for arm, run in group.items()}
     names = sorted({name for config in flat.values() for name in config} - {"name", "seed", "out"})
@@ -190,9 +204,9 @@ def differences(group: dict[str, Planned]) -> str:
     return tabulate(differing, headers=["", *flat], disable_numparse=True) if differing else "the arms do not differ"
 
 
-def equal(run: Planned) -> str:
+def equal_settings(run: Planned) -> str:
     """What was checked to be equal, the part that people ask for."""
-    part = fair_part(run.chosen)
+    part = terms(run.chosen.tree())
     shown = ("budget", "samples_per_step", "eval.every", "eval.limit", "eval.num_samples", "sampling.max_new_tokens")
     return "equal for all: " + ", ".join(f"{name} {part[name]}" for name in shown if name in part)
 
@@ -202,7 +216,7 @@ def time_needed(runs: Sequence[Planned], folder: Path, jobs: int) -> str:
     to_do = [
         run
         for part in ("runs", "trials")
-        for run, _ in split([r for r in runs if r.chosen.config.out.name == part], folder / part)[1]
+        for run, _ in split_ended([r for r in runs if r.chosen.config.out.name == part], folder / part)[1]
     ]
     if not to_do:
         return "time     nothing left to run"
@@ -215,7 +229,7 @@ def time_needed(runs: Sequence[Planned], folder: Path, jobs: int) -> str:
     )
 
 
-def close(study: Study, outcomes: Sequence[Outcome], folder: Path, extra: Sequence[Table]) -> int:
+def close_study(study: Study, outcomes: Sequence[Outcome], folder: Path, extra: Sequence[Table]) -> int:
     """Report on the planned runs, and say what failed."""
     lost = [outcome for outcome in outcomes if outcome.status not in ("finished", "diverged", "no-signal")]
     rows: list[Row] = [

@@ -43,7 +43,7 @@ def at_equal_cost(study: Study, out: Path, run: Run) -> Study:
     settings = merge(study.settings, {"eval": {"limit": 0, "every": 0, "checkpoint": "last"}})
     alone = replace(study, arms=[pilot], seeds=1, settings=settings, reference=None, primary=())
     planned = schedule(alone, out)
-    if all(found.chosen.config.limit.kind == study.equal for found in planned):
+    if all(found.chosen.config.parsed_budget.kind == study.equal for found in planned):
         return study
     budgets = {outcome.run.place[1]: budget_of(outcome, study.equal) for outcome in run(planned)}
     tasks: Mapping[str, dict[str, object]] = {

@@ -13,14 +13,14 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from threading import Event
-from typing import IO, Any, cast
+from typing import IO
 
 from bench.ground.errors import UserError
+from bench.ground.runs import FAILURE, read_document, read_ending
 from bench.ground.tree import fingerprint
 from bench.settings.flags import to_toml
 from bench.study.schedule import Planned
 
-FAILURE = "failure.json"  # written by us where a run ended without its own summary
 Say = Callable[[str], None]
 
 
@@ -35,18 +35,12 @@ class Outcome:
     seconds: float | None = None  # wall clock, evaluation and start-up included
 
 
-def existing(runs: Path) -> dict[str, Path]:
+def recorded_runs(runs: Path) -> dict[str, Path]:
     """Fingerprint -> run directory, of everything below `runs`; of two alike, the later."""
     found: dict[str, Path] = {}
     for config in sorted(runs.glob("*/config.json")):
-        found[fingerprint(json.loads(config.read_text()))] = config.parent
+        found[fingerprint(read_document(config.parent, config.name))] = config.parent
     return found
-
-
-def status_of(path: Path) -> str:
-    """As the run's summary has it; `unfinished` without one."""
-    summary = path / "summary.json"
-    return str(json.loads(summary.read_text())["status"]) if summary.exists() else "unfinished"
 
 
 def wall_seconds(path: Path) -> float | None:
@@ -54,16 +48,16 @@ def wall_seconds(path: Path) -> float | None:
     summary, provenance = path / "summary.json", path / "provenance.json"
     if not summary.exists() or not provenance.exists():
         return None
-    started = datetime.fromisoformat(json.loads(provenance.read_text())["started_at"]).timestamp()
+    started = datetime.fromisoformat(read_document(path, "provenance.json")["started_at"]).timestamp()
     return summary.stat().st_mtime - started
 
 
-def split(planned: Sequence[Planned], runs: Path) -> tuple[list[Outcome], list[tuple[Planned, Path | None]]]:
+def split_ended(planned: Sequence[Planned], runs: Path) -> tuple[list[Outcome], list[tuple[Planned, Path | None]]]:
     """What has ended, and what is to do: a run, and its directory where it was begun."""
-    known, ended, to_do = existing(runs), list[Outcome](), list[tuple[Planned, Path | None]]()
+    known, ended, to_do = recorded_runs(runs), list[Outcome](), list[tuple[Planned, Path | None]]()
     for run in planned:
         path = known.get(run.fingerprint)
-        status = "new" if path is None else status_of(path)
+        status = "new" if path is None else str(read_ending(path)["status"])
         if status in ("finished", "diverged", "no-signal"):
             ended.append(Outcome(run=run, path=path, status=status))
         else:
@@ -76,14 +70,14 @@ def estimate_s(to_do: Sequence[Planned], folders: Sequence[Path]) -> float | Non
     rates: dict[tuple[str, str, str], list[float]] = {}
     for folder in folders:
         for summary in folder.glob("*/summary.json"):
-            config, end = json.loads((summary.parent / "config.json").read_text()), json.loads(summary.read_text())
+            config, end = (read_document(summary.parent, name) for name in ("config.json", "summary.json"))
             seconds = wall_seconds(summary.parent)
             if end["status"] == "finished" and end["steps"] and seconds is not None:
                 kind = (config["algo_name"], config["task_name"], config["model"])
                 rates.setdefault(kind, []).append(seconds / end["steps"])
     total = 0.0
     for run in to_do:
-        config, budget = run.chosen.config, run.chosen.config.limit
+        config, budget = run.chosen.config, run.chosen.config.parsed_budget
         steps = {"steps": budget.amount, "samples": budget.amount / config.samples_per_step}.get(budget.kind)
         known = rates.get((run.chosen.algo_name, run.chosen.task_name, config.model))
         if budget.kind == "seconds":
@@ -95,7 +89,7 @@ def estimate_s(to_do: Sequence[Planned], folders: Sequence[Path]) -> float | Non
     return total
 
 
-def lock(folder: Path) -> IO[str]:
+def lock_folder(folder: Path) -> IO[str]:
     """Held by this process and by the runs that it starts, so that no two of them ever write one study.
 
     Raises:
@@ -132,7 +126,9 @@ class Launcher:
                 for future in as_completed(futures):
                     outcomes.append(future.result())
                     left = (time.monotonic() - start) / len(outcomes) * (len(to_do) - len(outcomes))
-                    self.say(f"[{len(outcomes)}/{len(to_do)}] {describe(outcomes[-1])}; about {minutes(left)} left")
+                    self.say(
+                        f"[{len(outcomes)}/{len(to_do)}] {describe_outcome(outcomes[-1])}; about {minutes(left)} left"
+                    )
             except KeyboardInterrupt:
                 self._stopped.set()
                 for process in self._processes:
@@ -160,11 +156,13 @@ class Launcher:
             self._processes.append(process)
             code = process.wait()
             self._processes.remove(process)
-        path = path or existing(run.chosen.config.out).get(run.fingerprint)
+        path = path or recorded_runs(run.chosen.config.out).get(run.fingerprint)
         seconds = time.monotonic() - start
         if path is not None and (path / "summary.json").exists():
             (path / FAILURE).unlink(missing_ok=True)
-            return Outcome(run=run, path=path, status=status_of(path), message=_message(path), seconds=seconds)
+            end = read_ending(path)
+            words = str(end.get("message") or "")
+            return Outcome(run=run, path=path, status=str(end["status"]), message=words, seconds=seconds)
         message = last_line(log) or f"exit code {code}"
         if path is not None:
             (path / FAILURE).write_text(json.dumps({"message": message, "exit_code": code, "log": log.name}))
@@ -179,18 +177,13 @@ class Launcher:
         return ["--config", str(file)]
 
 
-def _message(path: Path) -> str:
-    summary = cast("dict[str, Any]", json.loads((path / "summary.json").read_text()))
-    return str(summary.get("message") or "")
-
-
 def last_line(log: Path) -> str:
     """The last line that says something: an error's own words."""
     lines = [line.strip() for line in log.read_text(errors="replace").splitlines() if line.strip()]
     return lines[-1] if lines else ""
 
 
-def describe(outcome: Outcome) -> str:
+def describe_outcome(outcome: Outcome) -> str:
     """One line."""
     took = "" if outcome.seconds is None else f" after {minutes(outcome.seconds)}"
     return f"{outcome.run.label}: {outcome.status}{took}" + (f" ({outcome.message})" if outcome.message else "")

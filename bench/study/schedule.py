@@ -22,8 +22,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+from bench.ground.comparable import key_of, terms
 from bench.ground.errors import UserError
 from bench.ground.tree import Tree, fingerprint, merge, nested
 from bench.settings.flags import Chosen, from_tree, overlay, with_recipe
@@ -49,8 +50,17 @@ KEYS = (
     "equal",
 )
 MOST_PRIMARY = 3
+EVALUATED: Tree = {"eval": {"limit": 500, "num_samples": 8, "validation_samples": 4}}  # where a study says nothing
 Space = Mapping[str, Sequence[Any]]
-Place = tuple[str, str, str, str]
+
+
+class Place(NamedTuple):
+    """A comparison of a study."""
+
+    variant: str
+    task: str
+    model: str
+    preset: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,7 +112,7 @@ class Planned:
     """One run of a study, all of its settings known."""
 
     arm: str
-    place: Place  # the comparison it belongs to: variant, task, model, hardware preset
+    place: Place
     chosen: Chosen
 
     @property
@@ -118,16 +128,16 @@ class Planned:
     @property
     def label(self) -> str:
         """For people and file names."""
-        parts = (self.arm, *said(self.place), f"s{self.chosen.config.seed}")
+        parts = (self.arm, *place_parts(self.place), f"s{self.chosen.config.seed}")
         return "-".join(Path(part).name.replace(":", ".") for part in parts)
 
 
-def said(place: Place) -> list[str]:
+def place_parts(place: Place) -> list[str]:
     """The parts of a place that were asked for."""
     return [part for part in place if part not in ("", "auto")]
 
 
-def read(name: str) -> Study:
+def read_study(name: str) -> Study:
     """A study file: a path, or the name of a ready one.
 
     Raises:
@@ -240,6 +250,7 @@ def schedule(study: Study, out: Path) -> list[Planned]:
     groups = [[chosen_of(study, arm, place, out) for arm in study.arms] for place in places(study)]
     for group in groups:
         refuse_unfair({run.arm: run.chosen for run in group})
+    refuse_one_comparison([group[0] for group in groups])
     offsets = [arm.first_seed for arm in study.arms]
     return [
         with_seed(run, offset + index)
@@ -247,6 +258,22 @@ def schedule(study: Study, out: Path) -> list[Planned]:
         for group in groups
         for run, offset in zip(group, offsets, strict=True)
     ]
+
+
+def refuse_one_comparison(firsts: Sequence[Planned]) -> None:
+    """Places must differ in what sets comparisons apart: a report, which sees records only, would merge them.
+
+    Raises:
+        UserError: two places would be one comparison.
+    """
+    known: dict[str, Place] = {}
+    for run in firsts:
+        other = known.setdefault(key_of(terms(run.tree)), run.place)
+        if other != run.place:
+            one, two = (", ".join(place_parts(place)) for place in (other, run.place))
+            raise UserError(
+                f"'{one}' and '{two}' differ in nothing that sets comparisons apart; vary it by arms instead"
+            )
 
 
 def check_contrasts(study: Study, names: Sequence[str]) -> None:
@@ -266,13 +293,13 @@ def check_contrasts(study: Study, names: Sequence[str]) -> None:
 
 def places(study: Study) -> Iterator[Place]:
     """Each comparison: variant, task, model, preset."""
-    return product(study.variants, study.tasks, study.models, study.presets)
+    return (Place(*parts) for parts in product(study.variants, study.tasks, study.models, study.presets))
 
 
 def chosen_of(study: Study, arm: Arm, place: Place, out: Path) -> Planned:
     """An arm's settings in one place, resolved as the run itself will resolve them."""
     variant, task, model, preset = place
-    tree = merge(merge(merge(study.settings, study.tasks[task]), study.variants[variant]), arm.tree)
+    tree = merge(merge(merge(merge(EVALUATED, study.settings), study.tasks[task]), study.variants[variant]), arm.tree)
     tree = {"algo_name": arm.name, "preset": preset, **tree}
     tree |= {"task_name": task, "model": model, "name": arm.name, "out": str(out)}
     if arm.recipe is not None:

@@ -9,7 +9,7 @@ from bench.ground.files import read_rows
 from bench.report.tables import Cell, Row, Table, interval, number, percent, share, text
 from bench.stats import estimate
 from bench.study.launch import Outcome
-from bench.study.schedule import said
+from bench.study.schedule import place_parts
 from bench.study.tune import RATE, Scored, Tuned, on_edge
 
 NEAR = 0.02  # a basin is where accuracy lies within two points of the best
@@ -29,7 +29,7 @@ def curve(found: Tuned) -> Table:
         rows.append(
             {
                 "arm": text(item.arm),
-                "place": text(", ".join(said(item.place))),
+                "place": text(", ".join(place_parts(item.place))),
                 "setting": text(_setting(item)),
                 "validation, sampled": percent(estimate(item.accuracies)) if item.accuracies else text(""),
                 "seeds": text(", ".join(f"{100 * value:.1f}" for value in item.accuracies)),
@@ -63,7 +63,7 @@ def basins(found: Tuned) -> Table:
         rows.append(
             {
                 "arm": text(arm),
-                "place": text(", ".join(said(place))),
+                "place": text(", ".join(place_parts(place))),
                 "best setting": text(_setting(best)),
                 "at it": percent(estimate(best.accuracies)),
                 "basin, octaves": _basin(line),

@@ -1,6 +1,5 @@
 """How training on one task changes others: each finished run, and the model it started from, through `bench eval`."""
 
-import json
 import os
 import subprocess
 import sys
@@ -9,16 +8,17 @@ from pathlib import Path
 from typing import Any
 
 from bench.ground.files import read_rows
-from bench.report.groups import differ
+from bench.ground.runs import read_document
+from bench.report.comparison import difference_by_seed
 from bench.report.tables import Row, Table, percent, points, share, text
 from bench.stats import estimate
 from bench.study.launch import Outcome, last_line
-from bench.study.schedule import said
+from bench.study.schedule import place_parts
 
 Settings = Sequence[str]  # flags of `bench eval`, equal for every checkpoint
 
 
-def measure(outcomes: Sequence[Outcome], tasks: Settings, folder: Path, say: Callable[[str], None]) -> None:
+def measure_transfer(outcomes: Sequence[Outcome], tasks: Settings, folder: Path, say: Callable[[str], None]) -> None:
     """Evaluate what is not yet evaluated, into one folder a checkpoint; a failure is said and leaves a gap."""
     for name, model, flags in checkpoints(outcomes):
         if list((folder / name).glob("*/summary.json")):
@@ -42,7 +42,7 @@ def checkpoints(outcomes: Sequence[Outcome]) -> Iterator[tuple[str, str, list[st
             continue
         config = outcome.run.chosen.config
         flags = ["--limit", str(config.eval.limit or 500), "--num-samples", str(config.eval.num_samples)]
-        flags += ["--max-new-tokens", str(config.sampling.budget)]
+        flags += ["--max-new-tokens", str(config.sampling.generation_budget)]
         start = start_of(outcome.path)
         if start not in seen:
             seen.add(start)
@@ -52,7 +52,7 @@ def checkpoints(outcomes: Sequence[Outcome]) -> Iterator[tuple[str, str, list[st
 
 def start_of(path: Path) -> str:
     """Where the run's first weights came from."""
-    return str(json.loads((path / "provenance.json").read_text())["model"]["location"])
+    return str(read_document(path, "provenance.json", "model")["model"]["location"])
 
 
 def start_name(location: str) -> str:
@@ -68,13 +68,13 @@ def accuracies(folder: Path) -> dict[str, float]:
     return {row["task"]: float(row["accuracy"]) for row in rows}
 
 
-def table(outcomes: Sequence[Outcome], folder: Path) -> Table:
+def transfer_table(outcomes: Sequence[Outcome], folder: Path) -> Table:
     """Accuracy on each other task before and after, by arm."""
     gains: dict[tuple[str, str, str], dict[int, tuple[float, float]]] = {}
     arms: dict[tuple[str, str], int] = {}
     for outcome in outcomes:
         run = outcome.run
-        key = ", ".join(said(run.place))
+        key = ", ".join(place_parts(run.place))
         arms[key, run.arm] = arms.get((key, run.arm), 0) + 1
         if outcome.path is None or outcome.status != "finished":
             continue
@@ -91,7 +91,7 @@ def table(outcomes: Sequence[Outcome], folder: Path) -> Table:
                 "tested on": text(task),
                 "before": percent(sides[0][next(iter(found))]),
                 "after": percent(estimate(list(sides[1].values()))),
-                "gain": points(differ(sides[1], sides[0])),
+                "gain": points(difference_by_seed(sides[1], sides[0])),
                 "runs": share(len(found), arms[key, arm]),
             }
         )

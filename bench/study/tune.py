@@ -53,7 +53,7 @@ class Scored:
         return float(np.mean(self.accuracies))
 
 
-def points(space: Space, num_points: int, arm: str) -> list[dict[str, Any]]:
+def draw_points(space: Space, num_points: int, arm: str) -> list[dict[str, Any]]:
     """`num_points` different points of the space: all of them, or a sample that depends on nothing but the space.
 
     Raises:
@@ -78,7 +78,7 @@ def trials(study: Study, out: Path) -> list[Trial]:
     """
     found: list[Trial] = []
     for arm in study.arms:
-        for point in points(arm.space, study.tuning.points, arm.name):
+        for point in draw_points(arm.space, study.tuning.points, arm.name):
             found += trials_at(study, arm, point, out)
     return found
 
@@ -237,7 +237,7 @@ def tune(study: Study, tried: Sequence[Trial], out: Path, run: Run) -> Tuned:
     return Tuned(scored=scored, best=winners(scored), outcomes=outcomes)
 
 
-def tuned(study: Study, best: Mapping[tuple[str, Place], Scored], out: Path) -> list[Planned]:
+def tuned_schedule(study: Study, best: Mapping[tuple[str, Place], Scored], out: Path) -> list[Planned]:
     """The study's schedule with each arm at its winner of each place."""
     found: list[Planned] = []
     for place in places(study):

@@ -88,6 +88,20 @@ def test_greedy_only_leaves_sampled_figures_out() -> None:
     assert "sampled_accuracy" not in summary
 
 
+def test_an_answer_that_was_cut_off_is_not_completed() -> None:
+    from bench.evaluate import Verdicts, describe, problem_rows
+
+    whole, cut = rollout(correct=True), rollout(correct=True, finish="length")
+    wrong = rollout(correct=False)
+    verdicts = [Verdicts(problem=whole.problem, greedy=cut, sampled=(whole, cut, cut, wrong))]
+    summary = summarise(verdicts, 4)
+    assert (summary["accuracy"], summary["completed_accuracy"]) == (1, 0)
+    assert (summary["sampled_accuracy"], summary["sampled_completed_accuracy"]) == (0.75, 0.25)
+    assert summary["sampled_truncated_frac"] == 0.5
+    assert [row["num_completed"] for row in problem_rows(verdicts)] == [1]
+    assert "of which cut off 50.0%" in describe(summary)
+
+
 def test_the_command_on_two_tasks_equals_a_hand_count(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     flags = ["--limit", "20", "--num-samples", "2", "--out", str(tmp_path), "--quiet"]
     assert main(["eval", "--task", "gsm8k", "countdown", *flags, "--model", str(ASSETS / "gsm8k")]) == 0

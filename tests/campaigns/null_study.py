@@ -10,8 +10,9 @@ import sys
 import tempfile
 from pathlib import Path
 
-from bench.report.groups import settings
-from bench.report.records import find_runs, load
+from bench.ground.runs import find_runs
+from bench.report.comparison import comparisons_in
+from bench.report.records import load
 from bench.report.results import ALPHA, verdict
 from bench.stats import unpaired
 
@@ -20,7 +21,7 @@ def main(folder: str, n: int = 5, num_pairs: int = 200) -> None:
     """Print the count and an example of the words."""
     with tempfile.TemporaryDirectory() as cache:
         records = load(find_runs([Path(folder)]), Path(cache))
-    (setting,) = settings(records)
+    (setting,) = comparisons_in(records)
     (arm,) = setting.arms
     values = list(arm.values("final_accuracy").values())
     draw = random.Random(0)

@@ -11,15 +11,15 @@ import pytest
 from bench.cli import main
 from bench.gate.accuracy import Results, judge_accuracy, level_of, read_runs
 from bench.gate.baselines import move_baseline, read_baseline
-from bench.gate.verdict import looks
+from bench.gate.verdict import look_sizes
 from bench.ground.errors import UserError
 from tests.bench.factory import make_run
 
 MARGIN = -0.05
 
 
-def results(*accuracy: float, first_seed: int = 0, setting: str = "[]", **extra: object) -> Results:
-    return Results(setting=setting, accuracy=dict(enumerate(accuracy, start=first_seed)), **extra)  # type: ignore[arg-type]
+def results(*accuracy: float, first_seed: int = 0, terms: dict[str, str] | None = None, **extra: object) -> Results:
+    return Results(terms=terms or {}, accuracy=dict(enumerate(accuracy, start=first_seed)), **extra)  # type: ignore[arg-type]
 
 
 def verdict(head: Results, base: Results) -> str:
@@ -56,11 +56,8 @@ def test_what_is_lost_never_passes() -> None:
 
 
 def test_other_settings_cannot_be_judged() -> None:
-    here = json.dumps([{"budget": "samples=10"}, {}, 64, "cpu"])
-    there = json.dumps([{"budget": "samples=20"}, {}, 64, "cpu"])
-    finding = judge_accuracy(
-        "x", results(0.8, 0.8, 0.8, setting=here), results(0.8, 0.8, 0.8, setting=there), -0.05, 0.95
-    )
+    here, there = {"budget": "samples=10"}, {"budget": "samples=20"}
+    finding = judge_accuracy("x", results(0.8, 0.8, 0.8, terms=here), results(0.8, 0.8, 0.8, terms=there), -0.05, 0.95)
     assert finding.status == "cannot judge"
     assert "samples=10" in finding.detail
 
@@ -73,7 +70,7 @@ def test_a_base_that_hardly_learns_is_pointed_out() -> None:
 def simulated(difference: float, sd: float, count: int = 2000) -> dict[str, float]:
     """Shares of verdicts of the whole sequential rule, unpaired seeds, by simulation."""
     draw = np.random.default_rng([int(-1000 * difference), int(1000 * sd)])
-    sizes = looks(4, 12)
+    sizes = look_sizes(4, 12)
     found = {"pass": 0, "worse": 0, "cannot judge": 0}
     for _ in range(count):
         base, head = draw.normal(0.8, sd, 12), draw.normal(0.8 + difference, sd, 12)

@@ -12,7 +12,7 @@ from algorithms.core import Algorithm
 from algorithms.grpo import GRPO
 from bench.cli import main
 from bench.gate.golden import close, stored_config, training, version
-from bench.gate.moves import SHIPPED, check_golden, golden_path, move_golden, moved
+from bench.gate.moves import SHIPPED, check_golden, golden_path, move_golden, moved_numbers
 from bench.gate.stored import NUM_PROBLEMS, REWARDS, SIBLINGS, StoredRollouts, StoredTask
 from bench.ground.errors import UserError
 from bench.ground.files import read_json
@@ -62,9 +62,9 @@ def test_a_change_below_the_tolerance_is_none() -> None:
 
 def test_a_metric_that_is_gone_is_red_and_a_new_one_is_not() -> None:
     old: dict[str, float | str] = {"training/a": 1.0, "training/b": 2.0}
-    assert [move.name for move in moved(old, {"training/a": 1.0})] == ["training/b"]
-    assert not moved(old, old | {"training/c": 3.0})
-    assert [move.name for move in moved(old, old | {"training/c": math.nan})] == ["training/c"]
+    assert [move.name for move in moved_numbers(old, {"training/a": 1.0})] == ["training/b"]
+    assert not moved_numbers(old, old | {"training/c": 3.0})
+    assert [move.name for move in moved_numbers(old, old | {"training/c": math.nan})] == ["training/c"]
 
 
 def test_a_golden_moves_with_its_version_and_a_reason_only(tmp_path: Path) -> None:

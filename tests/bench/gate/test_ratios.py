@@ -10,7 +10,7 @@ import pytest
 from bench.gate.costs import Side, in_turns
 from bench.gate.ratios import Pair, judge
 from bench.gate.tolerances import parse_tolerances, tolerance_of
-from bench.gate.verdict import Finding, looks
+from bench.gate.verdict import Finding, look_sizes
 from bench.ground.errors import UserError
 
 TOLERANCES = parse_tolerances(())
@@ -121,7 +121,7 @@ def share_of(status: str, quantity: str, rollout: float, sd: float, count: int =
     """Of simulated checks in which a machine's speed wanders and now and then stalls."""
     draw = random.Random(f"{rollout}/{sd}")
     noise = lambda: math.exp(draw.gauss(0, sd)) * (3.0 if draw.random() < 0.05 else 1.0)
-    found = [run(Simulated(noise, rollout), Simulated(noise), looks(8, 40))[quantity].status for _ in range(count)]
+    found = [run(Simulated(noise, rollout), Simulated(noise), look_sizes(8, 40))[quantity].status for _ in range(count)]
     return found.count(status) / count
 
 
@@ -162,6 +162,6 @@ def test_a_wrong_tolerance_is_refused(text: str) -> None:
 
 
 def test_looks_grow_by_half() -> None:
-    assert looks(8, 40) == [8, 12, 18, 27, 40]
-    assert looks(4, 12) == [4, 6, 9, 12]
-    assert looks(3, 3) == [3]
+    assert look_sizes(8, 40) == [8, 12, 18, 27, 40]
+    assert look_sizes(4, 12) == [4, 6, 9, 12]
+    assert look_sizes(3, 3) == [3]

@@ -10,6 +10,7 @@ import torch
 from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaForCausalLM
 
+from bench.ground.errors import UserError
 from bench.pipeline.cold_start import build_model, cold_start, vocabulary_text
 from bench.pipeline.demonstrations import completion, misformatted
 from bench.pipeline.families import FAMILIES
@@ -57,9 +58,9 @@ def test_one_seed_one_model_another_seed_another(short_run: Path, tmp_path: Path
 
 
 def test_nothing_is_overwritten_and_unknown_families_are_named(short_run: Path, tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="exists; a checkpoint is never overwritten"):
+    with pytest.raises(UserError, match="exists; a checkpoint is never overwritten"):
         cold_start("gsm8k", short_run)
-    with pytest.raises(ValueError, match=r"no embedded model for task 'gsm9k'; there are .*gsm8k"):
+    with pytest.raises(UserError, match=r"no embedded model for task 'gsm9k'; there are .*gsm8k"):
         cold_start("gsm9k", tmp_path / "new")
     assert not (tmp_path / "new").exists()
 

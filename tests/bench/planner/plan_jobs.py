@@ -4,7 +4,8 @@ from dataclasses import replace
 from typing import Any
 
 from bench.machine.presets import Preset, devices
-from bench.planner.job import Job, Method, Setting, Workload
+from bench.planner.job import Job, Method, Workload
+from bench.planner.setting import EngineSetting
 from bench.planner.sizes import resolve
 
 PPO = Method(name="ppo", critic=True, reference=False, group_size=1)
@@ -35,7 +36,7 @@ def job(model: str = "7b", method: Method = PLAIN, hardware: Preset | None = Non
         method=method,
         workload=WORKLOAD,
         preset=hardware or preset(),
-        setting=Setting(**chosen),
+        setting=EngineSetting(**chosen),
     )
 
 

@@ -14,7 +14,7 @@ from bench.ground.words import GIB
 from bench.machine.presets import Preset, load
 from bench.meter import Meter, blamed_on, is_out_of_memory
 from bench.models.shape import ModelShape
-from bench.planner.remedy import as_job, bytes_of, change
+from bench.planner.remedy import advice, bytes_of, job_of_run
 from bench.settings.flags import parse
 from bench.settings.resolve import resolve
 from tests.bench.session.test_run import SMALL, _path, rows  # pyright: ignore[reportPrivateUsage]
@@ -48,17 +48,17 @@ def test_the_error_notes_model_and_phase() -> None:
 def test_the_smallest_change_that_fits_is_proposed() -> None:
     """By numbers: each proposal is predicted to fit, and what is half as much change is predicted not to."""
     wide = config("--max-prompt-tokens", "64", micro_batch_tokens=16384)
-    plenty = bytes_of(as_job(wide, SHAPE, with_room_for(1)), "update_policy") / GIB
-    words = change(wide, SHAPE, with_room_for(CONTEXT + 0.6 * plenty), ["policy", "update"])
+    plenty = bytes_of(job_of_run(wide, SHAPE, with_room_for(1)), "update_policy") / GIB
+    words = advice(wide, SHAPE, with_room_for(CONTEXT + 0.6 * plenty), ["policy", "update"])
     assert words == "start again with --engine.micro-batch-tokens 8192"
-    less = change(wide, SHAPE, with_room_for(CONTEXT + 0.3 * plenty), ["policy", "update"])
+    less = advice(wide, SHAPE, with_room_for(CONTEXT + 0.3 * plenty), ["policy", "update"])
     assert less == "start again with --engine.micro-batch-tokens 4096"
 
 
 def test_a_rollout_is_helped_by_fewer_completions_at_once() -> None:
     wide = config(rollout_batch_size=256)
-    plenty = bytes_of(as_job(wide, SHAPE, with_room_for(1)), "rollout") / GIB
-    words = change(wide, SHAPE, with_room_for(CONTEXT + 0.6 * plenty), ["rollout"])
+    plenty = bytes_of(job_of_run(wide, SHAPE, with_room_for(1)), "rollout") / GIB
+    words = advice(wide, SHAPE, with_room_for(CONTEXT + 0.6 * plenty), ["rollout"])
     assert words == "start again with --engine.rollout-batch-size 128"
 
 
@@ -67,14 +67,14 @@ def test_where_no_smaller_batch_fits_states_are_shared_or_wait_on_the_host() -> 
 
     four = replace(load("4xA100-80GB"), device=replace(load("4xA100-80GB").device, memory_gib=50))
     engine = EngineConfig(train="deepspeed", zero=1, dtype="bfloat16", micro_batch_tokens=2048)
-    words = change(replace(config(), engine=engine), shape_of("7b"), four, ["policy", "update"])
+    words = advice(replace(config(), engine=engine), shape_of("7b"), four, ["policy", "update"])
     assert "--engine.gradient-checkpointing" in words
     assert "--zero 3" in words or "--offload" in words
 
 
 def test_nothing_that_fits_points_to_the_planner() -> None:
-    assert "bench plan" in change(config(), SHAPE, with_room_for(0.01), ["policy", "update"])
-    assert "halve" in change(config(), None, with_room_for(1), ["policy", "update"])
+    assert "bench plan" in advice(config(), SHAPE, with_room_for(0.01), ["policy", "update"])
+    assert "halve" in advice(config(), None, with_room_for(1), ["policy", "update"])
 
 
 def test_a_run_keeps_its_records_and_exits_1(tmp_path: Path) -> None:

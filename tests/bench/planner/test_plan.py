@@ -15,16 +15,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from bench.ground.errors import UserError
 from bench.machine.presets import Efficiency, load
 from bench.planner import tables
-from bench.planner.config import PlanConfig
+from bench.planner.config import PlanConfig, PlannedAlgorithm, PlannedEngine, PlannedLora, PlannedReward
 from bench.planner.job import Job
 from bench.planner.memory import fits, memory
 from bench.planner.plan import jobs, plan
 from bench.planner.search import candidates, cheapest, evaluate, feasibility, largest_micro_batch, remedies
 from bench.planner.sizes import resolve
 from bench.planner.step_time import step_seconds
-from bench.planner.validate import Comparison, compare
+from bench.planner.validate import Checked, compare
 from tests.bench.planner.plan_jobs import GRPO, PLAIN, PPO, deepspeed, job, preset, with_samples
 
 FREE: frozenset[str] = frozenset()
@@ -67,7 +68,7 @@ def test_a_folder_with_a_config_is_a_model(tmp_path: Path) -> None:
 
 def test_a_hub_model_that_cannot_be_had_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
-    with pytest.raises(ValueError, match="'nobody/nothing' is not in the table"):
+    with pytest.raises(UserError, match="'nobody/nothing' is not in the table"):
         resolve("nobody/nothing")
 
 
@@ -202,6 +203,8 @@ def test_the_largest_micro_batch_fits_and_twice_as_much_does_not() -> None:
 
 # -- the command
 
+FOUR = ("4xA100-80GB",)
+
 
 def run(tmp_path: Path, **changes: Any) -> int:  # noqa: ANN401 - any setting
     return plan(PlanConfig(out=tmp_path, quiet=True, **changes))
@@ -245,14 +248,14 @@ def test_the_algorithms_own_settings_say_which_models_are_held() -> None:
         return {job.method.name: job.method.models(reward_model=job.reward_shape is not None) for job in planned}
 
     assert held() == {"ppo": 2, "grpo": 2}
-    assert held(kl_coef=0.0) == {"ppo": 2, "grpo": 1}
-    assert held(kl_coef=0.1) == {"ppo": 3, "grpo": 2}
-    assert held(kl_coef=0.1, reward="model") == {"ppo": 4, "grpo": 3}
+    assert held(algo=PlannedAlgorithm(kl_coef=0.0)) == {"ppo": 2, "grpo": 1}
+    assert held(algo=PlannedAlgorithm(kl_coef=0.1)) == {"ppo": 3, "grpo": 2}
+    assert held(algo=PlannedAlgorithm(kl_coef=0.1), reward="model") == {"ppo": 4, "grpo": 3}
 
 
 def test_weights_only(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    changes: dict[str, Any] = {"weights_only": True, "dtype": "float16", "kl_coef": 0.1, "reward": "model"}
-    assert plan(PlanConfig(out=tmp_path, **changes)) == 0
+    engine, algo = PlannedEngine(dtype="float16"), PlannedAlgorithm(kl_coef=0.1)
+    assert plan(PlanConfig(out=tmp_path, weights_only=True, engine=engine, algo=algo, reward="model")) == 0
     printed = " ".join(capsys.readouterr().out.split())
     assert "ppo, 7b in float16, weights only: 4 x 14 GB = 56 GB by the name" in printed
     assert "grpo, 7b in float16, weights only: 3 x 14 GB = 42 GB by the name" in printed
@@ -261,29 +264,28 @@ def test_weights_only(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Non
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"model": "7bb"}, "unknown model '7bb': the nearest is 7b"),
+        ({"model": "7bb"}, "unknown model '7bb', and no folder with a config.json; did you mean 7b?"),
         ({"gpus": ("0xA100",)}, "at least one device"),
-        ({"gpus": ("4xA100-81GB",)}, "the nearest is A100-80GB, or give --memory-gb"),
-        ({"presets": ("4xA100",)}, "unknown preset '4xA100': the nearest is 4xA100-80GB"),
+        ({"gpus": ("4xA100-81GB",)}, "did you mean A100-80GB?"),
+        ({"presets": ("4xA100",)}, "unknown preset '4xA100': did you mean 4xA100-80GB?"),
         ({"algos": ("pppo",)}, "unknown algorithm 'pppo'"),
-        ({"gpus": ("4xA100-80GB",), "zero_stage": 2, "offload": "params"}, "--offload params needs --zero-stage 3"),
-        ({"gpus": ("4xA100-80GB",), "train_engine": "torch"}, "the torch engine trains on one device"),
-        ({"gpus": ("4xA100-80GB",), "rollout_devices": 4}, "leaves none of 4 devices"),
-        ({"gpus": ("4xA100-80GB",), "tensor_parallel": 3}, "must divide the devices that generate"),
-        ({"gpus": ("4xA100-80GB",), "budget": "samples"}, "expected steps=N"),
+        ({"gpus": FOUR, "engine": PlannedEngine(zero=2, offload=("params",))}, "--offload params needs --zero 3"),
+        ({"gpus": FOUR, "engine": PlannedEngine(train="torch")}, "--engine torch is one process, and here are 4"),
+        ({"gpus": FOUR, "engine": PlannedEngine(offload=("none", "params"))}, "--offload none goes with nothing else"),
+        ({"gpus": FOUR, "rollout_devices": 4}, "leaves none of 4 devices"),
+        ({"gpus": FOUR, "engine": PlannedEngine(tensor_parallel=3)}, "must divide the devices that generate"),
+        ({"gpus": FOUR, "budget": "samples"}, "expected steps=N"),
         ({"samples_per_step": 0}, "--samples-per-step must be positive"),
-        ({"lora_rank": -1}, "--lora-rank must not be negative"),
-        ({"reward_model": "7b"}, "held only with --reward model"),
+        ({"lora": PlannedLora(rank=-1)}, "--lora.rank must not be negative"),
+        ({"reward_model": PlannedReward(path="7b")}, "held only with --reward model"),
         ({"validate": (Path("nowhere"),)}, "nowhere: not a run directory"),
     ],
 )
-def test_bad_input_is_one_line_and_exit_code_2(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], changes: dict[str, Any], message: str
-) -> None:
-    assert run(tmp_path, **changes) == 2
-    error = capsys.readouterr().err
-    assert message in error
-    assert error.count("\n") == 1
+def test_bad_input_is_one_line(tmp_path: Path, changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(UserError) as caught:
+        run(tmp_path, **changes)
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
 
 
 def test_no_engine_and_no_torch_is_imported() -> None:
@@ -370,8 +372,8 @@ def test_a_run_is_set_beside_its_prediction(tmp_path: Path) -> None:
 
 
 def test_the_error_is_a_share_of_the_measurement() -> None:
-    assert Comparison(run="r", what="w", unit="s", predicted=3.0, measured=2.0).error == 0.5
-    assert Comparison(run="r", what="w", unit="s", predicted=3.0, measured=None).error is None
+    assert Checked(run="r", what="w", unit="s", predicted=3.0, measured=2.0).error == 0.5
+    assert Checked(run="r", what="w", unit="s", predicted=3.0, measured=None).error is None
 
 
 def test_the_comparison_is_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -383,7 +385,7 @@ def test_the_comparison_is_written(tmp_path: Path, capsys: pytest.CaptureFixture
 def test_an_older_run_is_told_apart(tmp_path: Path) -> None:
     folder = write_run(tmp_path)
     (folder / "steps.jsonl").write_text('{"step": 1}\n')
-    with pytest.raises(ValueError, match="lack prompt/length_max: it was recorded by an older version"):
+    with pytest.raises(UserError, match="lack prompt/length_max: it was recorded by an older version"):
         compare(folder)
 
 

@@ -9,14 +9,16 @@ from typing import Any
 import pandas as pd
 import pytest
 
+from bench.ground.errors import UserError
+from bench.ground.runs import find_runs
 from bench.report import gallery, listing
 from bench.report.claims import practical_comparison
 from bench.report.command import report
+from bench.report.comparison import comparisons_in
 from bench.report.efficiency import efficiency, equal_cost
-from bench.report.groups import settings
 from bench.report.listing import arms
-from bench.report.records import Records, find_runs, load
-from bench.report.results import comparisons, problem_difference, results, verdict
+from bench.report.records import Records, load
+from bench.report.results import arm_differences, problem_difference, results, verdict
 from bench.report.tables import Table, number, percent
 from bench.stats import Estimate, paired
 from tests.bench.factory import make_run
@@ -53,7 +55,7 @@ def study(tmp_path: Path) -> Path:
 
 
 def test_results_by_hand(study: Path) -> None:
-    grpo, ppo = rows(results(settings(loaded(study))))
+    grpo, ppo = rows(results(comparisons_in(loaded(study))))
     # mean 0.53, s = 0.10536, t(0.975, 2) = 4.30265: half-width 0.26173
     assert ppo["after"] == "53.0 [26.8, 79.2]"
     assert ppo["gain"] == "+23.0 [-3.2, +49.2]"
@@ -65,7 +67,7 @@ def test_results_by_hand(study: Path) -> None:
 
 def test_differences_by_hand(study: Path) -> None:
     records = loaded(study)
-    (row,) = rows(comparisons(settings(records), records, None))
+    (row,) = rows(arm_differences(comparisons_in(records), records, None))
     # 0.02, 0.04, 0.03 for ppo: 0.03 with half-width 0.0248, p = 0.0351; 5.6535 standard errors of 0.00577 detectable
     assert row["arms"] == "ppo - grpo"
     assert row["by seed"] == "+3.0 [+0.5, +5.5]"
@@ -85,7 +87,7 @@ def test_pairing_by_problem_uses_the_recorded_verdicts(tmp_path: Path) -> None:
         early = [line | {"step": 0, "correct": True} for line in lines]
         (run / "eval_problems.jsonl").write_text("".join(json.dumps(line) + "\n" for line in early + lines))
     records = loaded(tmp_path / "runs")
-    (setting,) = settings(records)
+    (setting,) = comparisons_in(records)
     grpo, ppo = setting.arms
     d = problem_difference(setting, ppo, grpo, records)
     assert d is not None
@@ -113,7 +115,7 @@ def test_arms_on_other_seeds_are_compared_as_independent(tmp_path: Path) -> None
         make_run(tmp_path / "runs", "a", seed, algo="grpo")
         make_run(tmp_path / "runs", "b", seed + 10, algo="grpo")
     records = loaded(tmp_path / "runs")
-    (row,) = rows(comparisons(settings(records), records, None))
+    (row,) = rows(arm_differences(comparisons_in(records), records, None))
     assert row["n"] == "3 and 3, unpaired"
 
 
@@ -122,14 +124,14 @@ def test_lost_runs_stay_visible(tmp_path: Path) -> None:
         make_run(tmp_path / "runs", "ppo", seed, status={0: "diverged", 1: None}.get(seed, "finished"), gain=0.4)
         make_run(tmp_path / "runs", "grpo", seed, gain=0.4)
     records = loaded(tmp_path / "runs")
-    found = settings(records)
+    found = comparisons_in(records)
     ppo = next(row for row in rows(results(found)) if row["arm"] == "ppo")
     assert ppo["runs"] == "2, 1 diverged, 1 unfinished"
     # the diverged run counts at its last test accuracy, which is its start
     arm = next(arm for arm in found[0].arms if arm.name == "ppo")
     assert arm.values("final_accuracy")[0] == pytest.approx(0.3)
     assert 1 not in arm.values("final_accuracy")
-    (row,) = rows(comparisons(found, records, None))
+    (row,) = rows(arm_differences(found, records, None))
     assert row["verdict"].endswith("(ppo: 1 of 4 diverged; ppo: 1 of 4 without result)")
     assert row["n"] == "3 pairs"
 
@@ -137,9 +139,9 @@ def test_lost_runs_stay_visible(tmp_path: Path) -> None:
 def test_a_run_that_failed_says_why(tmp_path: Path) -> None:
     run = make_run(tmp_path / "runs", "ppo", 0, status=None)
     (run / "failure.json").write_text(json.dumps({"message": "error: no space left", "exit_code": 2}))
-    (row,) = rows(listing.runs(settings(loaded(tmp_path / "runs"))))
+    (row,) = rows(listing.runs(comparisons_in(loaded(tmp_path / "runs"))))
     assert (row["status"], row["message"]) == ("failed", "error: no space left")
-    (result,) = rows(results(settings(loaded(tmp_path / "runs"))))
+    (result,) = rows(results(comparisons_in(loaded(tmp_path / "runs"))))
     assert result["runs"] == "0, 1 failed"
 
 
@@ -152,7 +154,7 @@ def test_settings_are_never_mixed(tmp_path: Path) -> None:
     rewrite(longer / "config.json", {"budget": "steps=99"})
     stricter = make_run(tmp_path / "runs", "rloo", 0)
     rewrite(stricter / "config.json", {"eval": {"limit": 100, "checkpoint": "last"}})
-    found = settings(loaded(tmp_path / "runs"))
+    found = comparisons_in(loaded(tmp_path / "runs"))
     assert {setting.label: [arm.name for arm in setting.arms] for setting in found} == {
         "gsm8k (procedural), embedded, steps=99": ["dapo"],
         "gsm8k (openai/gsm8k test, 1319), embedded, steps=12": ["grpo"],
@@ -166,8 +168,36 @@ def test_the_later_run_of_a_seed_counts(tmp_path: Path) -> None:
     set_final(first, 0.4)
     set_final(second, 0.8)
     rewrite(second / "provenance.json", {"started_at": "2026-12-01T00:00:00+00:00"})
-    (setting,) = settings(loaded(tmp_path / "runs"))
+    (setting,) = comparisons_in(loaded(tmp_path / "runs"))
     assert setting.arms[0].values("final_accuracy") == {0: 0.8}
+    page = report([tmp_path / "runs"], tmp_path / "out")
+    counted, other = rows(listing.runs([setting]))
+    assert "left out" not in counted
+    assert other["left out"] == f"a later run of the same arm and seed counts: {second.name}"
+    assert "1 run(s) left out" in (page.parent / "summary.md").read_text()
+
+
+def test_runs_that_compare_would_refuse_are_not_merged(tmp_path: Path) -> None:
+    for name, change in {
+        "a": {"task": {"use_all": True}},
+        "b": {"source": "hub"},
+        "c": {"samples_per_step": 8},
+    }.items():
+        make_run(tmp_path / "runs" / name, "grpo", 0, config=change)
+    found = comparisons_in(loaded(tmp_path / "runs"))
+    assert len(found) == 3
+    assert len({comparison.label for comparison in found}) == 3
+
+
+def test_an_unsandboxed_run_shows(tmp_path: Path) -> None:
+    for arm, sandboxed in (("ppo", True), ("grpo", False)):
+        run = make_run(tmp_path / "runs", arm, 0)
+        data = json.loads((run / "provenance.json").read_text())["data"]
+        rewrite(run / "provenance.json", {"data": {k: part | {"sandboxed": sandboxed} for k, part in data.items()}})
+    shown = {
+        row["arm"]: row["unsandboxed"] for row in rows(listing.provenance(comparisons_in(loaded(tmp_path / "runs"))))
+    }
+    assert shown == {"ppo": "-", "grpo": "yes"}
 
 
 def test_a_torn_last_row_is_dropped(tmp_path: Path) -> None:
@@ -194,7 +224,7 @@ def test_the_cache_gives_the_same_and_notices_changes(study: Path) -> None:
 
 
 def test_no_runs_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError, match="no run directory"):
+    with pytest.raises(UserError, match="no run directory"):
         find_runs([tmp_path])
 
 
@@ -217,20 +247,20 @@ def test_at_equal_cost_by_hand(tmp_path: Path) -> None:
         ends = [evals[i] | {"split": "test", "accuracy": 0.99} for i in (0, 2)]
         (run / "evals.jsonl").write_text("".join(json.dumps(row) + "\n" for row in [ends[0], *evals, ends[1]]))
     records = loaded(tmp_path / "runs")
-    found = {(row["cost in"], row["arm"]): row for row in rows(efficiency(settings(records), records, 0.45))}
+    found = {(row["cost in"], row["arm"]): row for row in rows(efficiency(comparisons_in(records), records, 0.45))}
     samples, seconds = found["generated samples", "ppo"], found["training seconds", "ppo"]
     assert (samples["up to"], samples["accuracy there"], samples["mean accuracy"]) == ("200", "50.0", "40.0")
     assert samples["median cost to it"] == "150"
     # ppo is followed to 4 s, but grpo only to 2 s: there ppo stands at 0.4
     assert (seconds["up to"], seconds["accuracy there"], seconds["mean accuracy"]) == ("2", "40.0", "35.0")
     assert found["generated samples", "grpo"]["median cost to it"] == "75"
-    differences = {row["cost in"]: row for row in rows(equal_cost(settings(records), records, None, 0.45))}
+    differences = {row["cost in"]: row for row in rows(equal_cost(comparisons_in(records), records, None, 0.45))}
     assert differences["training seconds"]["accuracy there"] == "-20.0"
     assert differences["training seconds"]["cost saved"] == "-1.25"  # ppo not there after the whole 2 s, grpo at 0.75 s
 
 
 def claim(records: Records, aspect: str) -> tuple[str, str]:
-    found = {row["aspect"]: row for row in rows(practical_comparison(settings(records), records))}
+    found = {row["aspect"]: row for row in rows(practical_comparison(comparisons_in(records), records))}
     return found[aspect]["verdict"], found[aspect]["measured here"]
 
 
@@ -265,7 +295,7 @@ def test_textbook_ppo_supports_the_claim_on_models(tmp_path: Path) -> None:
 
 
 def test_arms_show_only_what_differs(study: Path) -> None:
-    assert {row["differs in"]: (row["ppo"], row["grpo"]) for row in rows(arms(settings(loaded(study))))} == {
+    assert {row["differs in"]: (row["ppo"], row["grpo"]) for row in rows(arms(comparisons_in(loaded(study))))} == {
         "algo.group_size": ("1", "8"),
         "algo.kl_coef": ("0.0", "0.04"),
         "algo_name": ("ppo", "grpo"),
@@ -291,7 +321,7 @@ def test_figures_are_labelled_and_say_their_n(tmp_path: Path) -> None:
     for seed in range(3):
         make_run(tmp_path / "runs", "ppo", seed)
     records = loaded(tmp_path / "runs")
-    figures = {figure.name: figure for figure in gallery.draw(settings(records), records, None)}
+    figures = {figure.name: figure for figure in gallery.draw(comparisons_in(records), records, None)}
     expected = "learning seeds differences sweep cost_accuracy step_time memory training critic"
     assert set(figures) == set(expected.split())
     for figure in figures.values():
@@ -304,9 +334,9 @@ def test_figures_are_labelled_and_say_their_n(tmp_path: Path) -> None:
 
 def test_arms_are_shown_in_the_order_asked_for(study: Path) -> None:
     records = loaded(study)
-    (setting,) = settings(records)
+    (setting,) = comparisons_in(records)
     first, second = (arm.name for arm in setting.arms)
-    (turned,) = settings(records, [second, first])
+    (turned,) = comparisons_in(records, [second, first])
     assert [arm.name for arm in turned.arms] == [second, first]
 
 
@@ -315,7 +345,7 @@ def test_a_mean_curve_ends_where_its_first_finished_run_does(tmp_path: Path) -> 
     for seed, steps in enumerate((4, 4, 8)):
         make_run(tmp_path / "runs", "grpo", seed, steps=steps, config={"budget": "samples=1024"})
     records = loaded(tmp_path / "runs")
-    figures = {figure.name: figure for figure in gallery.draw(settings(records), records, None)}
+    figures = {figure.name: figure for figure in gallery.draw(comparisons_in(records), records, None)}
     ends = {max(line.get_xdata()[-1] for line in axes.lines) for axes in figures["training"].canvas.axes if axes.lines}  # type: ignore[index]
     assert ends == {4}
     samples = figures["learning"].canvas.axes[0]

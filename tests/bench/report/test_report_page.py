@@ -8,6 +8,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from bench.ground.errors import UserError
 from bench.report.command import ReportConfig, report, report_command
 from tests.bench.factory import make_run
 
@@ -109,4 +110,5 @@ def test_the_command_prints_verdicts_and_the_path(page: Path, capsys: pytest.Cap
     printed = capsys.readouterr().out
     assert "no detectable difference" in printed or "is better than" in printed
     assert printed.strip().endswith("index.html")
-    assert report_command(ReportConfig(paths=(out / "tables",), out=out)) == 2
+    with pytest.raises(UserError, match="no run directory"):
+        report_command(ReportConfig(paths=(out / "tables",), out=out))

@@ -9,7 +9,7 @@ from algorithms.ppo import PPO
 from bench.cli import main
 from bench.ground.errors import UserError
 from bench.ground.tree import fingerprint
-from bench.settings.flags import parse, to_toml
+from bench.settings.flags import from_tree, parse, to_toml
 from bench.settings.resolve import resolve
 
 
@@ -133,3 +133,10 @@ def test_engines_refuse_what_they_cannot_do(flags: list[str], processes: int, wo
     with pytest.raises(UserError, match=words) as caught:
         resolve(parse(flags), processes)
     assert "\n" not in str(caught.value)
+
+
+def test_a_setting_by_its_former_name_is_read_and_yields_to_its_present_one() -> None:
+    """In a file as in flags; `zero_stage` was the planner's name of `engine.zero`."""
+    assert from_tree({"zero_stage": 2, "lora_rank": 4}, "old.toml").config.engine.zero == 2
+    assert from_tree({"zero_stage": 2, "engine": {"zero": 1}}, "old.toml").config.engine.zero == 1
+    assert parse(["--zero-stage", "3"]).config.engine.zero == 3

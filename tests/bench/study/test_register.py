@@ -7,7 +7,7 @@ import pytest
 
 from bench.ground.errors import UserError
 from bench.study.register import register, registration_at
-from bench.study.schedule import contrast_of, read, schedule
+from bench.study.schedule import contrast_of, read_study, schedule
 from tests.bench.study.test_tune import arm, study
 
 PROMISED = replace(study(arm("grpo"), arm("ppo")), primary=[("ppo", "grpo")], margin=0.02)
@@ -55,10 +55,10 @@ def test_a_file_names_contrasts_margin_and_tuning(tmp_path: Path) -> None:
     file = tmp_path / "s.toml"
     text = 'primary = ["ppo - grpo"]\nmargin = 1.5\n[tuning]\npoints = 5\nextend = true\n[arms.ppo]\n[arms.grpo]\n'
     file.write_text(text)
-    found = read(str(file))
+    found = read_study(str(file))
     assert found.primary == [("ppo", "grpo")]
     assert found.margin == pytest.approx(0.015)
     assert (found.tuning.points, found.tuning.seeds, found.tuning.extend) == (5, 3, True)
     file.write_text(text.replace("points", "trials"))
     with pytest.raises(UserError, match="unknown setting 'trials'"):
-        read(str(file))
+        read_study(str(file))

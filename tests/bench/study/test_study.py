@@ -14,8 +14,8 @@ from bench.ground.errors import UserError
 from bench.report.tables import Table
 from bench.study import transfer
 from bench.study.compare import CompareConfig, compare, study_of
-from bench.study.launch import Outcome, estimate_s, lock, minutes, split
-from bench.study.schedule import READY, Arm, Planned, Study, parse_arm, parse_settings, read, schedule
+from bench.study.launch import Outcome, estimate_s, lock_folder, minutes, split_ended
+from bench.study.schedule import READY, Arm, Planned, Study, parse_arm, parse_settings, read_study, schedule
 
 GRPO, PPO = Arm(name="grpo", tree={"algo_name": "grpo"}), Arm(name="ppo", tree={"algo_name": "ppo"})
 RUNS = Path("runs")
@@ -131,6 +131,12 @@ def test_unequal_budgets_data_and_evaluation_are_refused(change: dict[str, Any],
         schedule(study(GRPO, other), RUNS)
 
 
+def test_variants_that_a_report_could_not_tell_apart_are_refused() -> None:
+    variants = {"slow": {"optimizer": {"lr": 0.1}}, "fast": {"optimizer": {"lr": 0.2}}}
+    with pytest.raises(UserError, match="'slow, gsm8k, embedded' and 'fast, gsm8k, embedded' differ in nothing"):
+        schedule(study(GRPO, variants=variants), RUNS)
+
+
 def test_equal_samples_may_be_cut_into_steps_differently() -> None:
     other = Arm(name="other", tree={"algo_name": "grpo", "samples_per_step": 128})
     assert len(schedule(study(GRPO, other, settings={"budget": "samples=1024"}), RUNS)) == 4
@@ -158,18 +164,18 @@ def test_mistakes_are_one_line() -> None:
         with pytest.raises(UserError, match=words):
             schedule(wrong, RUNS)
     with pytest.raises(UserError, match=r"one of: .*default"):
-        read("no_such_study")
+        read_study("no_such_study")
 
 
 def test_a_study_file_with_an_unknown_key_is_refused(tmp_path: Path) -> None:
     (tmp_path / "s.toml").write_text("sedes = 3")
     with pytest.raises(UserError, match="unknown key 'sedes'"):
-        read(str(tmp_path / "s.toml"))
+        read_study(str(tmp_path / "s.toml"))
 
 
 @pytest.mark.parametrize("path", sorted(READY.glob("*.toml")), ids=lambda path: path.stem)
 def test_ready_studies_plan_and_say_what_they_ask(path: Path) -> None:
-    found = read(path.stem)
+    found = read_study(path.stem)
     planned = schedule(found, RUNS)
     assert found.name == path.stem
     assert found.question.endswith("?")
@@ -193,14 +199,14 @@ def test_what_has_ended_is_not_run_again(tmp_path: Path) -> None:
     planned = schedule(study(GRPO, PPO, seeds=3), tmp_path)
     statuses = ["finished", "diverged", "interrupted", None, "no-signal"]
     paths = [record(run, tmp_path, status) for run, status in zip(planned, statuses, strict=False)]
-    ended, to_do = split(planned, tmp_path)
+    ended, to_do = split_ended(planned, tmp_path)
     assert [outcome.path for outcome in ended] == [paths[0], paths[1], paths[4]]
     assert to_do == [(planned[2], paths[2]), (planned[3], paths[3]), (planned[5], None)]
 
 
 def test_other_settings_are_another_run(tmp_path: Path) -> None:
     record(schedule(study(GRPO), tmp_path)[0], tmp_path, "finished")
-    _, to_do = split(schedule(study(GRPO, settings={"budget": "steps=9"}), tmp_path), tmp_path)
+    _, to_do = split_ended(schedule(study(GRPO, settings={"budget": "steps=9"}), tmp_path), tmp_path)
     assert [path for _, path in to_do] == [None, None]
 
 
@@ -218,15 +224,15 @@ def test_the_estimate_scales_what_was_measured(tmp_path: Path) -> None:
 
 
 def test_two_writers_never_share_a_study(tmp_path: Path) -> None:
-    held = lock(tmp_path)
+    held = lock_folder(tmp_path)
     with pytest.raises(UserError, match="in use"):
-        lock(tmp_path)
+        lock_folder(tmp_path)
     child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE, pass_fds=[held.fileno()])
     held.close()
     with pytest.raises(UserError, match="in use"):  # the run that it started has not ended
-        lock(tmp_path)
+        lock_folder(tmp_path)
     child.communicate(b"\n")
-    lock(tmp_path).close()
+    lock_folder(tmp_path).close()
 
 
 def test_transfer_compares_each_run_with_where_it_started(tmp_path: Path) -> None:
@@ -237,7 +243,7 @@ def test_transfer_compares_each_run_with_where_it_started(tmp_path: Path) -> Non
         outcomes.append(Outcome(run=run, path=path, status="finished"))
         evaluated(tmp_path / "transfer" / run.label, accuracy)
     evaluated(tmp_path / "transfer" / "start-small", 0.1)
-    (row,) = transfer.table(outcomes, tmp_path / "transfer").rows
+    (row,) = transfer.transfer_table(outcomes, tmp_path / "transfer").rows
     assert {name: cell.text for name, cell in row.items()} == {
         "trained on": "gsm8k, embedded",
         "arm": "grpo",

@@ -13,7 +13,18 @@ from bench.report.tables import Table
 from bench.study.launch import Outcome
 from bench.study.schedule import Arm, Planned, Study, Tuning, parse_arm
 from bench.study.sensitivity import basins, cost, curve, width
-from bench.study.tune import FIRST_SEED, Scored, choose, on_edge, points, score, trials, tune, tuned, winners
+from bench.study.tune import (
+    FIRST_SEED,
+    Scored,
+    choose,
+    draw_points,
+    on_edge,
+    score,
+    trials,
+    tune,
+    tuned_schedule,
+    winners,
+)
 
 RUNS = Path("runs")
 RATES = {"optimizer.lr": [1e-4, 2e-4, 4e-4]}
@@ -88,9 +99,9 @@ def test_trials_never_see_test_or_the_studys_seeds() -> None:
 
 def test_what_cannot_be_tuned_is_refused() -> None:
     with pytest.raises(UserError, match="states no space"):
-        points({}, 2, "grpo")
+        draw_points({}, 2, "grpo")
     with pytest.raises(UserError, match="only 2 settings"):
-        points({"optimizer.lr": [1, 2]}, 3, "grpo")
+        draw_points({"optimizer.lr": [1, 2]}, 3, "grpo")
     blind = study(arm("grpo"))
     with pytest.raises(UserError, match=r"set eval\.every"):
         trials(replace(blind, settings={}), RUNS)
@@ -143,7 +154,9 @@ def test_the_grid_grows_once_where_its_edge_has_won(tmp_path: Path, extend: bool
     assert calls[1:] == grown
     best = found.best["grpo", found.scored[0].place]
     assert best.point["optimizer.lr"] == pytest.approx(8e-4 if extend else 4e-4)
-    assert {p.chosen.config.optimizer.lr for p in tuned(plan, found.best, RUNS)} == {best.point["optimizer.lr"]}
+    assert {p.chosen.config.optimizer.lr for p in tuned_schedule(plan, found.best, RUNS)} == {
+        best.point["optimizer.lr"]
+    }
     assert text_of(curve(found), "chosen")[-1] == "chosen on the grid's edge"
     assert text_of(curve(found), "seeds")[0] == "51.0, 51.0, 51.0"
     assert text_of(cost(found.outcomes), "samples") == [str(64 * (12 if extend else 9))]

@@ -16,10 +16,10 @@ import numpy as np
 from bench.gate.accuracy import Results, read_runs
 from bench.gate.tolerances import DEFAULTS
 from bench.gate.training import check_accuracy
-from bench.gate.verdict import looks
+from bench.gate.verdict import look_sizes
 
 RESULTS = Path(__file__).with_name("false_alarms.json")
-SIZES = looks(4, 12)
+SIZES = look_sizes(4, 12)
 
 
 @dataclass(kw_only=True)

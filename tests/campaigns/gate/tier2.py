@@ -23,7 +23,7 @@ import torch
 from bench.gate.costs import Side, in_turns
 from bench.gate.ratios import Pair
 from bench.gate.tolerances import parse_tolerances
-from bench.gate.verdict import EXIT_CODES, looks, overall
+from bench.gate.verdict import EXIT_CODES, look_sizes, overall
 from tests.campaigns.gate.forked import ForkedWorker, small_data
 from tests.campaigns.gate.planted import edited, refactors
 from tests.faults.forks import copy_tree
@@ -97,7 +97,7 @@ def checks(trees: dict[Side, Path], scratch: Path, count: int, most: int) -> Ite
         workers = {s: stack.enter_context(ForkedWorker(s, t, settings, scratch / f"{s}.log")) for s, t in trees.items()}
         for _ in range(count):
             before, start = os.getloadavg()[0], time.monotonic()
-            found, pairs = in_turns(workers, "grpo", parse_tolerances(()), looks(8, most), lambda line: None)
+            found, pairs = in_turns(workers, "grpo", parse_tolerances(()), look_sizes(8, most), lambda line: None)
             yield {
                 "code": EXIT_CODES[overall(found)],
                 "not_passed": {f.quantity: f"{f.status}: {f.measured}" for f in found if f.status != "pass"},

@@ -23,7 +23,7 @@ import torch
 
 from bench.gate.tolerances import DEFAULTS
 from bench.gate.training import check_accuracy
-from bench.gate.verdict import looks
+from bench.gate.verdict import look_sizes
 from bench.ground.errors import UserError
 from tests.campaigns.gate.forked import ForkedRuns, small_data
 from tests.campaigns.gate.planted import GRPO, Exercise, edited, exercise, faults, refactors
@@ -33,7 +33,7 @@ from tests.faults.listed import Fault
 RESULTS = Path(__file__).with_name("tier3.json")
 SCREENED, MUST_SEE = 0.03, 0.10
 FIRST_SEED, NUM_SEEDS = 100, 2
-SIZES = looks(3, 9)
+SIZES = look_sizes(3, 9)
 FLAGS = ["--budget", "samples=896", "--samples-per-step", "64", "--optimizer.lr", "6e-4", "--critic.lr", "2e-3"]
 FLAGS += ["--eval.limit", "200", "--eval.num-samples", "0", "--task.template", "plain"]
 # in this order, then the others as listed: so that a study cut short has seen what costs most
