@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal, cast
 
-from bench.config import EMBEDDED, EngineConfig, EvalConfig, RunConfig
+from bench.config import EMBEDDED, EngineConfig, EvalConfig, RunConfig, Sampling
 from bench.engines.build import rollout_engine
 from bench.engines.modules import plain_logprobs
 from bench.evaluate import describe, judge, problem_rows, summarise

@@ -192,7 +192,7 @@ class Loaded:
         config = self.config
         self.rollout.load_weights(self.trainer.weights())
         prompts = [self.rollout.encode(problem.prompt) for problem in self.data["train"][:PROOF_PROBLEMS]]
-        room = config.max_prompt_tokens + config.sampling.budget
+        room = config.max_prompt_tokens + config.sampling.generation_budget
         rows = long_prompts(prompts, self.model.config, room)
         prove_attention(self.rollout, self.trainer.logprobs, rows, config.sampling, config.engine)
         self.rollout.sleep()
