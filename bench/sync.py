@@ -2,18 +2,17 @@
 
 from collections.abc import Sequence
 
-import torch
 from torch import Tensor
 
-from bench.batch import micro_batches, pad_columns, sequences
+from bench import proof
+from bench.batch import pad_columns, sequences
 from bench.config import RunConfig
-from bench.rollout import EngineError, RolloutEngine, generate
+from bench.rollout import RolloutEngine, generate
 from bench.trainer import TrainEngine
 from tasks.core import Problem
 
 Snapshot = dict[str, Tensor]
 
-TOLERANCE = {"float32": 1e-3, "bfloat16": 0.1}  # nats a token; the kernels' own differences are a tenth of it
 PROOF_PROBLEMS = 8
 PROOF_EVERY = 10  # steps, after the first few
 
@@ -53,12 +52,8 @@ def prove(sampler: RolloutEngine, trainer: TrainEngine, problems: Sequence[Probl
     """
     samples = generate(sampler, problems, 1, config.sampling, (config.seed, "proof"))
     tokens = sequences(samples)
-    theirs = pad_columns([s.completion.logprobs for s in samples])
-    ours = torch.zeros(tokens.mask.shape)
-    for rows in micro_batches(tokens, torch.arange(len(tokens)), config.engine.tokens_at_once):
-        part = trainer.logprobs(tokens.pad(rows)).float().cpu()
-        ours[rows, : part.shape[1]] = part
-    agree(ours, theirs, tokens.mask, config)
+    theirs = pad_columns([sample.completion.logprobs for sample in samples])
+    agree(proof.passed(trainer.logprobs, tokens, config.engine), theirs, tokens.mask, config)
 
 
 def agree(trainer_logprobs: Tensor, rollout_logprobs: Tensor, mask: Tensor, config: RunConfig) -> None:
@@ -69,11 +64,4 @@ def agree(trainer_logprobs: Tensor, rollout_logprobs: Tensor, mask: Tensor, conf
     Raises:
         EngineError: their mean absolute difference is above the tolerance.
     """
-    given = config.engine.rollout_tolerance
-    limit = TOLERANCE[config.engine.dtype or "float32"] if given is None else given
-    error = float((trainer_logprobs - rollout_logprobs)[mask].abs().mean())
-    if not error <= limit:
-        raise EngineError(
-            f"the sampler does not generate from the policy's weights: its log-probs are off by {error:.3g} nats a "
-            f"token on average, where {limit:g} is allowed (--engine.rollout-tolerance)"
-        )
+    proof.agree(trainer_logprobs, rollout_logprobs, mask, config.engine)

@@ -2,51 +2,20 @@
 
 import copy
 import inspect
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import cast
 
 import torch
 from torch import Tensor
 from transformers import DynamicCache, PreTrainedModel, PreTrainedTokenizerBase
-from transformers.cache_utils import DynamicLayer
 
 from bench.config import EngineConfig, Sampling
+from bench.engines import caches
 from bench.engines.decoding import Decoding, draw
 from bench.meter import storage_bytes
 from bench.models.load import autocast, encode, eos_ids
 from bench.rollout import Completion
-
-
-class BufferedLayer(DynamicLayer):
-    """A cache layer with room for every token to come, so that decoding copies nothing."""
-
-    def __init__(self, keys: Tensor, values: Tensor, room: int) -> None:
-        super().__init__()
-        self.lazy_initialization(keys, values)
-        self.buffers = tuple(torch.cat([x, x.new_empty(*x.shape[:2], room, x.shape[3])], dim=2) for x in (keys, values))
-        self.keys, self.values = keys, values
-
-    def update(
-        self, key_states: Tensor, value_states: Tensor, *args: object, **kwargs: object
-    ) -> tuple[Tensor, Tensor]:
-        """Write behind the last token; returns everything up to it."""
-        start, stop = self.filled, self.filled + key_states.shape[2]
-        for buffer, states in zip(self.buffers, (key_states, value_states), strict=True):
-            buffer[:, :, start:stop] = states
-        self.keys, self.values = (buffer[:, :, :stop] for buffer in self.buffers)
-        return self.keys, self.values
-
-    @property
-    def filled(self) -> int:
-        """Tokens held."""
-        return cast("Tensor", self.keys).shape[2]
-
-    def select(self, rows: Tensor) -> None:
-        """Keep these rows of the batch."""
-        stop = self.filled
-        self.buffers = tuple(buffer[rows] for buffer in self.buffers)
-        self.keys, self.values = (buffer[:, :, :stop] for buffer in self.buffers)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,6 +25,18 @@ class Job:
     prompt: int
     first: int
     seeds: Sequence[int]
+
+
+@contextmanager
+def evaluating(model: PreTrainedModel) -> Generator[None]:
+    """Every module in evaluation meanwhile, and afterwards each in the mode that it was in, whatever its parent's."""
+    training = [module for module in model.modules() if module.training]
+    model.eval()
+    try:
+        yield
+    finally:
+        for module in training:
+            module.training = True
 
 
 class HFRollout:
@@ -80,6 +61,8 @@ class HFRollout:
         self.cache_bytes = 0  # largest key-value cache so far
         known = inspect.signature(model.forward).parameters
         self.cache_name = "cache" if "cache" in known else "past_key_values"  # as in transformers 5.19
+        self.plain = caches.is_plain(model.config)
+        self.takes_positions = "position_ids" in known
 
     def encode(self, prompt: str) -> list[int]:
         """Token ids of a user message in the chat template."""
@@ -100,15 +83,13 @@ class HFRollout:
         self, prompts: Sequence[list[int]], seeds: Sequence[Sequence[int]], sampling: Sampling
     ) -> list[list[Completion]]:
         """Completions in the order of `prompts` and `seeds`, whatever batches they were generated in."""
-        training = self.model.training
-        self.model.eval()
         results: list[list[Completion | None]] = [[None] * len(s) for s in seeds]
-        for jobs in self._chunks(prompts, seeds):
-            completions = iter(self._generate(prompts, jobs, sampling))
-            for job in jobs:
-                for i in range(len(job.seeds)):
-                    results[job.prompt][job.first + i] = next(completions)
-        self.model.train(training)
+        with evaluating(self.model):
+            for jobs in self._chunks(prompts, seeds):
+                completions = iter(self._generate(prompts, jobs, sampling))
+                for job in jobs:
+                    for i in range(len(job.seeds)):
+                        results[job.prompt][job.first + i] = next(completions)
         return [[c for c in group if c is not None] for group in results]
 
     def _chunks(self, prompts: Sequence[list[int]], seeds: Sequence[Sequence[int]]) -> Iterator[list[Job]]:
@@ -145,9 +126,8 @@ class HFRollout:
         ).to(device)
         state = Decoding(rows=len(owner), budget=budget, device=device)
         logits = logits[owner]
-        layers = [BufferedLayer(layer.keys[owner], layer.values[owner], budget) for layer in cache.layers]  # type: ignore[union-attr]
-        cache.layers = layers  # type: ignore[assignment]
-        self.cache_bytes = max(self.cache_bytes, sum(b.nbytes for layer in layers for b in layer.buffers))
+        caches.spread(cache, owner, budget)
+        self.cache_bytes = max(self.cache_bytes, caches.nbytes(cache))
         seen = torch.cat([real[owner], real.new_ones(len(owner), budget)], dim=1)
         positions = prompt_lengths[owner]
 
@@ -156,30 +136,35 @@ class HFRollout:
             keep = state.compact(t)
             if keep is not None:
                 token, seen, positions = token[keep], seen[keep], positions[keep]
-                for layer in layers:
-                    layer.select(keep)
+                caches.select(cache, keep)
             if len(state.rows) == 0 or t == budget - 1:
                 break
-            logits = self._forward(token[:, None], seen[:, None, None, : width + t + 1], positions[:, None], cache)
+            mask = seen[:, : width + t + 1]
+            mask = mask[:, None, None] if self.plain else mask
+            logits = self._forward(token[:, None], mask, positions[:, None], cache)
             positions = positions + 1
         return self._completions(state)
 
     def _prefill(self, tokens: Tensor, real: Tensor) -> tuple[Tensor, DynamicCache]:
+        """A plain model is given its mask; any other makes its layers' own from which tokens are real."""
         width = tokens.shape[1]
+        positions = (real.long().cumsum(1) - 1).clamp(min=0)
+        cache = caches.empty(self.model.config)
+        if not self.plain:
+            return self._forward(tokens, real, positions, cache), cache
         causal = torch.ones(width, width, dtype=torch.bool, device=tokens.device).tril()
         itself = torch.eye(width, dtype=torch.bool, device=tokens.device)  # padding must attend to something
         mask = (causal & real[:, None, :]) | itself
-        positions = (real.long().cumsum(1) - 1).clamp(min=0)
-        cache = DynamicCache()
         return self._forward(tokens, mask[:, None], positions, cache), cache
 
     def _forward(self, tokens: Tensor, mask: Tensor, positions: Tensor, cache: DynamicCache) -> Tensor:
         """(n, V) float32 logits behind the last token."""
+        placed = {"position_ids": positions} if self.takes_positions else {}
         with autocast(self.model.device, self.engine.dtype):
             out = self.model(
                 input_ids=tokens,
                 attention_mask=mask,
-                position_ids=positions,
+                **placed,
                 use_cache=True,
                 logits_to_keep=1,
                 **{self.cache_name: cache},

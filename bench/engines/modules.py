@@ -1,6 +1,7 @@
 """The networks' own passes: log-probs of generated tokens, entropy, and the critic."""
 
 import copy
+from collections.abc import Callable
 from typing import Any, cast
 
 import torch
@@ -8,7 +9,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from bench.batch import Padded
-from bench.models.load import output_layer
+from bench.models.load import autocast, output_layer
 
 
 class Critic(nn.Module):
@@ -59,6 +60,19 @@ def token_logprobs(model: PreTrainedModel, padded: Padded, temperature: float) -
     if temperature != 1:
         logits = logits / temperature
     return logits.gather(-1, padded.targets[:, None])[:, 0] - logits.logsumexp(-1), logits
+
+
+def plain_logprobs(model: PreTrainedModel, dtype: str | None) -> Callable[[Padded], Tensor]:
+    """Untempered log-probs (b, t) without gradient, for where nothing is trained."""
+
+    @torch.no_grad()
+    def run(padded: Padded) -> Tensor:
+        tokens, prompts, lengths = (x.to(model.device) for x in (padded.tokens, padded.prompt_lengths, padded.lengths))
+        placed = Padded(tokens=tokens, prompt_lengths=prompts, lengths=lengths)
+        with autocast(model.device, dtype):
+            return placed.unflatten(token_logprobs(model, placed, 1.0)[0])
+
+    return run
 
 
 def entropy(logits: Tensor) -> Tensor:

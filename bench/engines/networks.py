@@ -11,9 +11,10 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from algorithms.core import PolicyOutput
 from bench.batch import Padded
 from bench.engines.modules import Critic, entropy, token_logprobs
+from bench.engines.recompute import checkpoint_activations
 from bench.engines.reference import reference_of, tensors_of
 from bench.meter import Clock, storages
-from bench.models.load import autocast, checkpoint_activations
+from bench.models.load import autocast
 from bench.trainer import Role, TrainSetup
 
 ENTROPY_ROWS = 4096  # tokens whose (rows, V) distributions exist at once where only the number is wanted
@@ -54,7 +55,6 @@ class Networks:
                 [cast("Critic", self.modules["critic"]).backbone] if "values" in setup.needs else []
             ):
                 checkpoint_activations(cast("PreTrainedModel", backbone))
-                backbone.train()  # without dropout this switches nothing but the checkpointing on
         self.clock = Clock(self.device)
         self._activations = 0
 

@@ -16,6 +16,7 @@ from transformers import (
 from bench.engines.reference import tensors_of
 from bench.ground.errors import UserError
 from bench.meter import storage_bytes
+from bench.models import folder
 from bench.models.load import autocast, drop_dropout
 from bench.models.shape import countable
 from bench.reward import Conversation
@@ -102,17 +103,15 @@ def load_classifier(location: str) -> tuple[PreTrainedModel, PreTrainedTokenizer
     Raises:
         UserError: it cannot be loaded, or it is no classifier with one label.
     """
-    try:
-        config = AutoConfig.from_pretrained(location)
-        kind = (config.architectures or ["model of no stated kind"])[0]
-        if not kind.endswith("ForSequenceClassification"):
-            raise UserError(f"--reward-model {location}: a {kind} is no sequence classifier; see docs/reward_model.md")
-        if config.num_labels != 1:
-            raise UserError(f"--reward-model {location}: it has {config.num_labels} labels; a reward model has one")
-        model = AutoModelForSequenceClassification.from_pretrained(location, dtype=torch.float32)
-        tokenizer = AutoTokenizer.from_pretrained(location)
-    except (OSError, ValueError) as error:
-        raise UserError(f"--reward-model {location}: cannot be loaded: {str(error).strip().splitlines()[0]}") from error
+    flag = "--reward-model"
+    config = folder.read(AutoConfig, location, flag)
+    kind = (config.architectures or ["model of no stated kind"])[0]
+    if not kind.endswith("ForSequenceClassification"):
+        raise UserError(f"--reward-model {location}: a {kind} is no sequence classifier; see docs/reward_model.md")
+    if config.num_labels != 1:
+        raise UserError(f"--reward-model {location}: it has {config.num_labels} labels; a reward model has one")
+    model = folder.read_weights(AutoModelForSequenceClassification, location, flag, dtype=torch.float32)
+    tokenizer = folder.read(AutoTokenizer, location, flag)
     drop_dropout(model)
     model.config.use_cache = False
     return model.eval().requires_grad_(False), tokenizer

@@ -17,7 +17,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, P
 
 from bench.config import ASSETS, EMBEDDED
 from bench.ground.errors import UserError
-from bench.models import lora
+from bench.models import folder, lora
 
 SMOLLM2 = "smollm2-135m"
 SMOLLM2_HUB = "HuggingFaceTB/SmolLM2-135M-Instruct"
@@ -68,7 +68,7 @@ def load_tokenizer(location: str) -> PreTrainedTokenizerBase:
     adapter = lora.adapter_folder(location)
     if adapter is not None and not (adapter / "tokenizer_config.json").is_file():
         location = lora.base_of(adapter)
-    return cast("PreTrainedTokenizerBase", _from_pretrained(AutoTokenizer, location))
+    return cast("PreTrainedTokenizerBase", folder.read(AutoTokenizer, location))
 
 
 def load_model(location: str) -> PreTrainedModel:
@@ -82,9 +82,10 @@ def load_model(location: str) -> PreTrainedModel:
         location = lora.base_of(adapter)
     model = cast(
         "PreTrainedModel",
-        _from_pretrained(AutoModelForCausalLM, location, dtype=torch.float32, attn_implementation="sdpa"),
+        folder.read_weights(AutoModelForCausalLM, location, dtype=torch.float32, attn_implementation="sdpa"),
     )
     drop_dropout(model)
+    model.eval()
     check_head(model, location)
     if adapter is not None:
         lora.read(model, adapter)
@@ -105,18 +106,17 @@ def drop_dropout(model: nn.Module) -> None:
 def check_head(model: PreTrainedModel, location: str) -> None:
     """The training engine applies the output layer to chosen states only; the model must do no more than that."""
     ids = torch.arange(1, 5)[None]
-    whole = model(input_ids=ids).logits
-    ours = output_layer(model)(model.base_model(input_ids=ids).last_hidden_state)
+    try:
+        whole = model(input_ids=ids, use_cache=False).logits
+        ours = output_layer(model)(model.base_model(input_ids=ids, use_cache=False).last_hidden_state)
+    except (RuntimeError, ValueError, LookupError, TypeError, AttributeError) as error:
+        raise folder.UnreadableError(
+            "--model", location, f"a plain forward pass fails: {folder.reason(error)}"
+        ) from error
     if not torch.allclose(whole, ours, atol=1e-4):
         raise UserError(
             f"{location}: the model changes its logits after the output layer; such models are not supported"
         )
-
-
-def checkpoint_activations(model: PreTrainedModel) -> None:
-    """Recompute activations in the backward pass; transformers 5.19 has the older name."""
-    enable = getattr(model, "activation_checkpointing_enable", None) or model.gradient_checkpointing_enable
-    enable({"use_reentrant": False})
 
 
 def output_layer(model: PreTrainedModel) -> nn.Module:
@@ -180,14 +180,6 @@ def named_weights(model: nn.Module) -> Iterator[tuple[str, Tensor]]:
 def weights_for(rollout: str, model: nn.Module) -> Iterator[tuple[str, Tensor]]:
     """What a sampler loads: `hf` has the trained modules' own layers, adapters and all; others take them merged."""
     return named_weights(model) if rollout == "hf" else lora.merged_weights(model)
-
-
-def _from_pretrained(cls: Any, location: str, **kwargs: Any) -> object:  # noqa: ANN401
-    try:
-        return cls.from_pretrained(location, **kwargs)
-    except (OSError, ValueError) as error:
-        first = str(error).strip().splitlines()[0]
-        raise UserError(f"--model {location}: cannot be loaded: {first}") from error
 
 
 def smollm2() -> str:

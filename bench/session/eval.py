@@ -1,12 +1,13 @@
 """`bench eval`: a model, a checkpoint or a run on held-out problems of one task or several."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal, cast
 
-from bench.config import EMBEDDED, EngineConfig, EvalConfig, RunConfig
+from bench.config import EMBEDDED, EngineConfig, EvalConfig, RunConfig, Sampling
 from bench.engines.build import rollout_engine
+from bench.engines.modules import plain_logprobs
 from bench.evaluate import describe, judge, problem_rows, summarise
 from bench.ground.errors import UserError
 from bench.ground.files import read_json, write_json
@@ -14,6 +15,7 @@ from bench.machine.provenance import provenance
 from bench.meter import Meter
 from bench.models.load import encode, load_model, load_tokenizer, locate, pick_device, weights_for
 from bench.models.lora import is_adapted
+from bench.proof import PROOF_PROBLEMS, long_prompts, prove_attention
 from bench.session.console import Display
 from bench.session.record import Recorder
 from bench.settings.flags import from_tree, overlay
@@ -79,6 +81,11 @@ def examine(command: EvalCommand) -> int:
         engine = rollout_engine(command.engine, model, tokenizer, location, max_tokens=longest + budget)
         if is_adapted(model):
             engine.load_weights(weights_for(command.engine.rollout, model))
+        prompts = [encode(tokenizer, p.prompt) for part in problems.values() for p in part[:PROOF_PROBLEMS]]
+        if prompts:
+            settled = replace(command.engine, micro_batch_tokens=1)  # row by row
+            rows = long_prompts(prompts, model.config, longest + budget)
+            prove_attention(engine, plain_logprobs(model, settled.dtype), rows, Sampling(), settled)
     stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%S")
     recorder = Recorder.create(command.out / f"{stamp}-{Path(command.model).name}-{'-'.join(names)}".replace(":", "."))
     write_json(recorder.path / "config.json", command)

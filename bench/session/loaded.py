@@ -14,6 +14,7 @@ from bench.meter import Meter
 from bench.models.load import load_model, load_tokenizer, locate, pick_device
 from bench.models.lora import adapter_parameters
 from bench.models.shape import ModelShape, countable
+from bench.proof import PROOF_PROBLEMS, long_prompts, prove_attention
 from bench.ranks import ALONE, Ranks
 from bench.session.console import Display, check_tracker
 from bench.settings.flags import Chosen
@@ -63,6 +64,7 @@ class Loaded:
             )
             self.trainer = train_engine(config, self.model, self.tokenizer, ranks)
             self.reward = reward_engine(config, self.device)
+            self._prove()
         self.load_cost = self.meter.take()
         self.trainer.clock.running = config.profile
         self.work = Work(self._shape(), measured_peak(self.device, config.engine.dtype) * ranks.size)
@@ -184,6 +186,16 @@ class Loaded:
                 raise UserError(f"every {split} prompt is over {room} tokens")
             self.data[split] = kept
         return num_dropped
+
+    def _prove(self) -> None:
+        """Hold the sampler to the trainer on rows longer than any window, where the run can have such."""
+        config = self.config
+        self.sampler.load_weights(self.trainer.weights())
+        prompts = [self.sampler.encode(problem.prompt) for problem in self.data["train"][:PROOF_PROBLEMS]]
+        room = config.max_prompt_tokens + config.sampling.generation_budget
+        rows = long_prompts(prompts, self.model.config, room)
+        prove_attention(self.sampler, self.trainer.logprobs, rows, config.sampling, config.engine)
+        self.sampler.sleep()
 
     def _shape(self) -> ModelShape | None:
         """Sizes to count work by; None where that of one of the models is not counted."""

@@ -16,8 +16,9 @@ from torch import Tensor
 from bench.cli import main
 from bench.config import EngineConfig, RunConfig, Sampling
 from bench.engines.hf import HFRollout
+from bench.proof import TOLERANCE
 from bench.rollout import Completion, EngineError
-from bench.sync import TOLERANCE, Snapshot, agree, hand_over
+from bench.sync import Snapshot, agree, hand_over
 from tasks.core import Problem
 from tests.bench.session.test_run import SMALL, rows, run, weights
 from tests.bench.support import engine, tiny_llama

@@ -4,15 +4,19 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel
 
 from bench.batch import sequences
 from bench.config import ASSETS, EngineConfig, Sampling
 from bench.engines.decoding import draw
 from bench.engines.hf import HFRollout
+from bench.engines.modules import plain_logprobs
+from bench.ground.errors import UserError
 from bench.models.load import load_model, load_tokenizer
+from bench.proof import long_prompts, prove_attention
 from bench.rollout import Rollout, derive_seed
 from tasks.core import Problem, Score
-from tests.bench.support import engine, tiny_llama
+from tests.bench.support import engine, ragged, tiny_llama
 
 TOKENIZER = load_tokenizer(str(ASSETS / "gsm8k"))
 PROMPTS = [[7, 8, 9], [5], [11, 12, 13, 14, 15, 16]]
@@ -176,3 +180,81 @@ def test_a_drawn_token_always_has_mass(logits: list[float], uniform: float, top_
     assert torch.isfinite(full).all()
     assert torch.isfinite(sampled).all()
     assert sampled[0] >= full[0] - 1e-5
+
+
+def windowed(window: int = 8) -> PreTrainedModel:
+    torch.manual_seed(0)
+    config = AutoConfig.for_model(
+        "mistral",
+        vocab_size=40,
+        hidden_size=16,
+        intermediate_size=24,
+        num_hidden_layers=3,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        head_dim=4,
+        sliding_window=window,
+        initializer_range=0.4,
+        eos_token_id=1,
+    )
+    return AutoModelForCausalLM.from_config(config, attn_implementation="sdpa").eval()
+
+
+def proof(model: PreTrainedModel, rollout: HFRollout | None = None) -> None:
+    settings = EngineConfig(device="cpu", micro_batch_tokens=1000)
+    rows = long_prompts([[7, 8, 9, 10, 11]], model.config, 128)
+    prove_attention(
+        rollout or HFRollout(model, TOKENIZER, settings), plain_logprobs(model, None), rows, Sampling(), settings
+    )
+
+
+def test_a_window_is_kept_in_sampling_and_one_that_is_lost_is_refused() -> None:
+    model = windowed()
+    proof(model)
+    blind = HFRollout(model, TOKENIZER, EngineConfig(device="cpu"))
+    blind.plain = True  # its own mask for every layer, as a model without windows has it
+    with pytest.raises(UserError, match="what its config says about attention is lost"):
+        proof(model, blind)
+
+
+def test_rows_of_the_proof_are_longer_than_the_window_where_they_fit() -> None:
+    assert [len(row) for row in long_prompts([[3, 4]], windowed(64).config, 1000)] == [80, 26]
+    assert [len(row) for row in long_prompts([[3, 4]], windowed(64).config, 50)] == [42, 14]
+
+
+def test_sampling_leaves_every_module_in_the_mode_that_it_was_in() -> None:
+    rollout = sampler()
+    rollout.model.base_model.layers[0].training = True  # type: ignore[union-attr, index]
+    before = [module.training for module in rollout.model.modules()]
+    rollout.generate(PROMPTS, SEEDS, SAMPLING)
+    assert [module.training for module in rollout.model.modules()] == before
+
+
+def saved_bytes(model: PreTrainedModel, *, checkpointing: bool) -> int:
+    """Activations of a step's forward pass, behind a rollout by the same modules."""
+    trainer = engine(model, gradient_checkpointing=checkpointing)
+    HFRollout(model, TOKENIZER, EngineConfig(device="cpu")).generate(PROMPTS, SEEDS, SAMPLING)
+    trainer.forward(ragged().pad(torch.arange(6)), entropy_grad=False).logprobs.sum().backward()
+    return trainer.memory()["activations"]
+
+
+def test_gradient_checkpointing_still_saves_memory_after_sampling() -> None:
+    assert saved_bytes(tiny_llama(), checkpointing=True) < 0.7 * saved_bytes(tiny_llama(), checkpointing=False)
+
+
+@pytest.mark.parametrize("family", ["starcoder2", "opt", "falcon", "gpt2", "biogpt"])
+@pytest.mark.parametrize("checkpointing", [False, True])
+def test_no_dropout_of_any_name_enters_a_loss(family: str, checkpointing: bool) -> None:
+    rates = ("residual_dropout", "embedding_dropout", "attention_dropout", "hidden_dropout", "dropout", "layerdrop")
+    rates += ("activation_dropout", "resid_pdrop", "embd_pdrop", "attn_pdrop", "hidden_dropout_prob")
+    rates += ("attention_probs_dropout_prob",)
+    sizes = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "vocab_size": 40, "n_embd": 16}
+    sizes |= {"n_layer": 2, "n_head": 2, "intermediate_size": 24, "ffn_dim": 24, "word_embed_proj_dim": 16}
+    sizes |= {"num_key_value_heads": 2}
+    known = AutoConfig.for_model(family)
+    chosen = {k: v for k, v in (sizes | dict.fromkeys(rates, 0.5)).items() if hasattr(known, k)}
+    model = AutoModelForCausalLM.from_config(AutoConfig.for_model(family, **chosen), attn_implementation="sdpa").eval()
+    trainer = engine(model, gradient_checkpointing=checkpointing)
+    padded = ragged().pad(torch.arange(6))
+    ratio = (trainer.forward(padded, entropy_grad=False).logprobs - trainer.logprobs(padded)).exp()
+    assert torch.allclose(ratio, torch.ones_like(ratio), atol=1e-5)

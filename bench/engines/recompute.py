@@ -1,0 +1,49 @@
+"""Activations recomputed in the backward pass, by modules that stay in evaluation."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import torch
+from torch import nn
+from torch.utils.checkpoint import checkpoint
+from transformers import PreTrainedModel
+from transformers.modeling_layers import GradientCheckpointingLayer
+
+
+def checkpoint_activations(model: PreTrainedModel) -> None:
+    """Recompute each layer's activations in the backward pass; transformers 5.19 has the older name.
+
+    The library does so for layers in training only. Theirs is the only flag set: dropout goes by their parts', or is
+    run by `recompute` or without gradient, where theirs is off, too.
+    """
+    enable = getattr(model, "activation_checkpointing_enable", None) or model.gradient_checkpointing_enable
+    enable({"use_reentrant": False})
+    for layer in [module for module in model.modules() if isinstance(module, GradientCheckpointingLayer)]:
+        layer.training = True
+        layer.register_forward_pre_hook(before)
+        layer.register_forward_hook(after, always_call=True)
+        layer._gradient_checkpointing_func = partial(recompute, layer)  # type: ignore[assignment]
+
+
+def before(layer: nn.Module, _inputs: Any) -> None:  # noqa: ANN401
+    """Without gradient nothing is recomputed, and the layer is as it evaluates."""
+    layer.training = torch.is_grad_enabled()
+
+
+def after(layer: nn.Module, _inputs: Any, _outputs: Any) -> None:  # noqa: ANN401
+    """Ready for a pass with gradient."""
+    layer.training = True
+
+
+def recompute(layer: nn.Module, forward: Callable[..., Any], *args: Any) -> Any:  # noqa: ANN401
+    """Run a layer's forward pass now and again in the backward pass, both in evaluation."""
+
+    def evaluated(*inputs: Any) -> Any:  # noqa: ANN401
+        layer.training = False
+        try:
+            return forward(*inputs)
+        finally:
+            layer.training = True
+
+    return checkpoint(evaluated, *args, use_reentrant=False)
