@@ -118,6 +118,15 @@ class Algorithm:
         return frozenset()
 
     @property
+    def value_pretraining(self) -> int:
+        """First steps in which only the critic learns, where the critic's settings name none."""
+        return 0
+
+    def prompts_to_ask(self, whole: int, missing: int, kept_frac: float) -> int:
+        """Prompts of a further round: `whole` fill a batch, `missing` groups are wanted, `kept_frac` were kept."""
+        return whole
+
+    @property
     def max_rounds(self) -> int:
         """Rounds of generation allowed to replace the groups that `keep_group` drops."""
         return 1

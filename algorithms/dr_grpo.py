@@ -10,6 +10,7 @@ The divisor is the budget, never the length of the longest completion at hand.
 """
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from algorithms import ops
 from algorithms.core import Aggregation
@@ -19,6 +20,8 @@ from algorithms.grpo import GRPO
 @dataclass(frozen=True, kw_only=True)
 class DrGRPO(GRPO):
     """GRPO without the spread's and the length's divisions."""
+
+    formula_version: ClassVar[int] = 2
 
     aggregation: Aggregation = "constant"
     spread: ops.Spread = "none"

@@ -164,7 +164,7 @@ def loss_weights(mask: Tensor, aggregation: Aggregation, budget: int) -> Tensor:
     token-mean     1 / sum_i |o_i|
     sequence-mean  1 / (N |o_i|)
     sequence-sum   1 / N
-    constant       1 / (N L)
+    constant       1 / (B L), whether or not every row has a counted token
     """
     lengths = mask.sum(dim=1, keepdim=True)  # (B, 1)
     if aggregation == "token-mean":
@@ -174,4 +174,4 @@ def loss_weights(mask: Tensor, aggregation: Aggregation, budget: int) -> Tensor:
         return mask / (rows * lengths.clamp(min=1))
     if aggregation == "sequence-sum":
         return mask / rows
-    return mask / (rows * budget)
+    return mask / (len(mask) * budget)

@@ -6,12 +6,14 @@ Ahmadian et al. 2024 (arXiv:2402.14740):
     A_i  = r'_i - mean of the other r'
     L    = -ratio A,  summed over the completion's tokens, without a clip
 
+One update a batch, so that the ratio is 1 and the gradient is the paper's REINFORCE; with more, the ratio is ours.
+
 The paper's learned reward calls for a KL coefficient; under a verifier it is 0 unless set.
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 from torch import Tensor
 
@@ -24,7 +26,11 @@ from algorithms.policy_gradient import PolicyGradient
 class RLOO(PolicyGradient):
     """REINFORCE with the siblings' mean as baseline, KL in the reward."""
 
+    formula_version: ClassVar[int] = 2
+
     group_size: int = 8
+    num_minibatches: int = 1
+    """Optimizer updates of a batch: one is on-policy, as in the paper."""
     aggregation: Aggregation = "sequence-sum"
     kl_estimator: ops.KLEstimator = "k1"
     kl_place: Literal["reward", "loss"] = "reward"

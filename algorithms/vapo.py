@@ -7,11 +7,12 @@ Yue et al. 2025 (arXiv:2504.05118), changes to PPO:
     clip-higher             as DAPO
     positive examples       + mu * mean of -log pi over the tokens of right completions
 
-Its value pretraining is a setting of the critic, not of the loss.
+    value pretraining       the critic learns alone at first; critic.pretrain_steps sets another length
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 from torch import Tensor
 
@@ -23,6 +24,8 @@ from algorithms.ppo import PPO
 class VAPO(PPO):
     """PPO with length-adaptive and decoupled lambda, clip-higher and a term on right completions."""
 
+    formula_version: ClassVar[int] = 2
+
     group_size: int = 8
     clip_ratio_high: float | None = 0.28
     gae_lambda_critic: float | None = 1.0
@@ -31,6 +34,11 @@ class VAPO(PPO):
     for thousands of tokens: at 34 tokens it makes lambda 0.41, and the embedded model learns little."""
     positive_coef: float = 0.1
     """Mu: weight of the likelihood of right completions."""
+
+    @property
+    def value_pretraining(self) -> int:
+        """3 steps: the paper's 50 (recipe `vapo`) are for thousands of steps, where a run of ours has dozens."""
+        return 3
 
     def contradictions(self) -> Iterator[str]:
         yield from super().contradictions()

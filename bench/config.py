@@ -50,7 +50,8 @@ class OptimizerConfig:
     schedule: Literal["constant", "linear", "cosine"] = "constant"
     """Shape of the learning rate over the budget, after warm-up."""
     warmup_steps: int = 3
-    """First steps, in which the learning rate rises linearly to the peak."""
+    """Samples over which the learning rate rises linearly to the peak, in steps of samples_per_step generated ones: a
+    method whose steps generate more is not warmed up for longer."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,9 +68,9 @@ class CriticConfig:
     grad_clip: float = 1.0
     """Largest gradient norm of an update."""
     warmup_steps: int = 3
-    """First steps, in which the critic's learning rate rises linearly to the peak."""
-    pretrain_steps: int = 0
-    """First steps, in which only the critic learns; the samples of these steps count."""
+    """Length of the critic's warm-up, as of the policy's."""
+    pretrain_steps: int | None = None
+    """First steps, in which only the critic learns; the samples of these steps count. None: the method's own number."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 
-from bench.stats import MIN_T, ROUNDING, detectable_ratio, holm
+from bench.stats import MIN_T, POCOCK, ROUNDING, detectable_ratio, holm
 
 Floats = NDArray[np.float64]
 Word = Literal["better", "worse", "equivalent", "undecided", "not exercised", "no verdict"]
@@ -158,15 +158,18 @@ class Verdict:
     seeds_needed: int | None  # an arm, for the margin to be found with 80% power at this spread; None: not reached
 
 
-def verdicts(contrasts: Sequence[Contrast], margin: float, exercised: Sequence[bool] | None = None) -> list[Verdict]:
+def verdicts(
+    contrasts: Sequence[Contrast], margin: float, exercised: Sequence[bool] | None = None, num_looks: int = 1
+) -> list[Verdict]:
     """One verdict for each contrast of a family. Holm's step-down method runs over the family, for both tests apart.
 
     Args:
         contrasts: every primary contrast of a study, over all of its tasks.
         margin: the smallest difference that is worth acting on, a share; 0 leaves equivalence out.
         exercised: False where two arms differ by a mechanism alone that was never active.
+        num_looks: how often data that grew were tested, this time included; each look has Pocock's level.
     """
-    family = len(contrasts)
+    family, alpha = len(contrasts), level_of_look(num_looks)
     differ = _adjusted([c.p for c in contrasts])
     alike = _adjusted([c.p_outside(margin) if margin > 0 else None for c in contrasts])
     active = exercised if exercised is not None else [True] * family
@@ -178,21 +181,26 @@ def verdicts(contrasts: Sequence[Contrast], margin: float, exercised: Sequence[b
             margin=margin,
             p=p,
             p_equivalent=p_equivalent,
-            detectable=detectable(contrast, family),
-            seeds_needed=seeds_needed(contrast, margin, family),
+            detectable=detectable(contrast, alpha / family),
+            seeds_needed=seeds_needed(contrast, margin, alpha / family),
         )
-        found.append(replace(verdict, word=_word(verdict, is_active=is_active)))
+        found.append(replace(verdict, word=_word(verdict, alpha, is_active=is_active)))
     return found
 
 
-def _word(verdict: Verdict, *, is_active: bool) -> Word:
+def level_of_look(num_looks: int) -> float:
+    """Two-sided level of each look, 5% together; past Pocock's table, an equal share of it."""
+    return POCOCK.get(num_looks, ALPHA / num_looks)
+
+
+def _word(verdict: Verdict, alpha: float, *, is_active: bool) -> Word:
     if not is_active:
         return "not exercised"
     if verdict.p is None or verdict.contrast.error == 0:
         return "no verdict"  # too few seeds, or all differ by the same amount: counts that a few runs share by chance
-    if verdict.p_equivalent is not None and verdict.p_equivalent < ALPHA:
+    if verdict.p_equivalent is not None and verdict.p_equivalent < alpha:
         return "equivalent"
-    if verdict.p < ALPHA:
+    if verdict.p < alpha:
         return "better" if verdict.contrast.mean > 0 else "worse"
     return "undecided"
 
@@ -203,14 +211,14 @@ def _adjusted(p: Sequence[float | None]) -> list[float | None]:
     return [None if value is None else next(known) for value in p]
 
 
-def detectable(contrast: Contrast, family: int = 1) -> float | None:
-    """The smallest true difference found with 80% power at the strictest level that the correction may ask for."""
+def detectable(contrast: Contrast, alpha: float = ALPHA) -> float | None:
+    """The smallest true difference that a two-sided test at this level finds with 80% power."""
     if not contrast.error:
         return None
-    return contrast.error * detectable_ratio(contrast.df, 1 - ALPHA / family)
+    return contrast.error * detectable_ratio(contrast.df, 1 - alpha)
 
 
-def seeds_needed(contrast: Contrast, margin: float, family: int = 1) -> int | None:
+def seeds_needed(contrast: Contrast, margin: float, alpha: float = ALPHA) -> int | None:
     """Seeds an arm at which a true difference of `margin` is found with 80% power, at this spread.
 
     More seeds do not lessen what the problems contribute: None where that alone is too much.
@@ -224,7 +232,7 @@ def seeds_needed(contrast: Contrast, margin: float, family: int = 1) -> int | No
 
     def enough(n: int) -> bool:
         error = float(np.sqrt(of_seeds / n + floor))
-        return error * detectable_ratio(float(runs * (n - 1)), 1 - ALPHA / family) <= margin
+        return error * detectable_ratio(float(runs * (n - 1)), 1 - alpha) <= margin
 
     if not enough(MOST_SEEDS):
         return None

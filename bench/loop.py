@@ -98,12 +98,13 @@ def one_step(parts: Parts, state: State, progress: float) -> Step:
     config, meter, algorithm = parts.config, parts.meter, state.algorithm
     with meter.phase("sync"):
         hand_over(parts.sampler, parts.trainer, state.past, parts.problems, config, state.step)
-    rollouts, kept = gather(parts, state)
+    gathered = gather(parts, state)
+    rollouts, kept = gathered.everything, gathered.kept
     with meter.phase("sync"):
         parts.sampler.sleep()
 
-    scores = scored(kept, config.sampling.generation_budget)
-    scores = replace(scores, rewards=algorithm.shape_rewards(scores))
+    plain = scored(kept, config.sampling.generation_budget)
+    scores = replace(plain, rewards=algorithm.shape_rewards(plain))
     tokens = sequences(kept)
     learner = Learner(engine=parts.trainer, micro_batch_tokens=config.engine.tokens_at_once, ranks=parts.ranks)
     with meter.phase("logprobs"):
@@ -113,10 +114,12 @@ def one_step(parts: Parts, state: State, progress: float) -> Step:
     with meter.phase("update"):
         targets = algorithm.targets(batch)
         update = Update(learner=learner, algorithm=algorithm, sequences=tokens, batch=batch, targets=targets)
-        updated, num_updates = update.make(schedule(config, algorithm, state.step, progress))
+        updated, num_updates = update.make(schedule(config, state, progress))
     state.algorithm = algorithm.adapt({name.removeprefix("actor/"): value for name, value in updated.items()})
     state.step += 1
     row = {"step": state.step} | rollout_metrics(rollouts, algorithm.group_size) | batch_metrics(batch, kept)
+    row["reward/shaped_frac"] = float((scores.rewards != plain.rewards).float().mean())
+    row["data/discarded_signal_frac"] = (gathered.num_kept - len(kept)) / len(rollouts)
     row |= advantage_metrics(batch, targets) | critic_metrics(batch, targets) | updated
     work = parts.work.step(
         rollouts, kept, algorithm, config, scoring_work(parts.reward, parts.ranks), policy_updated=num_updates > 0
@@ -179,8 +182,17 @@ def held(parts: Parts) -> Held:
     return Held(roles=roles, asleep=sampler.weights_bytes + sampler.cache_bytes - sampler.resting_bytes)
 
 
-def gather(parts: Parts, state: State) -> tuple[list[Rollout], list[Rollout]]:
-    """One step's rollouts: all that were generated, and those of the groups that the algorithm keeps.
+@dataclass(frozen=True, kw_only=True)
+class Gathered:
+    """One step's rollouts."""
+
+    everything: Sequence[Rollout]  # that was generated
+    kept: Sequence[Rollout]  # of it, what is trained on
+    num_kept: int  # completions that the algorithm kept; more than are trained on where a round brought a surplus
+
+
+def gather(parts: Parts, state: State) -> Gathered:
+    """One step's rollouts, by as many rounds as fill the batch with groups that the algorithm keeps.
 
     Each rank generates and scores its share of the prompts, and all hold them all, in one order.
 
@@ -188,34 +200,41 @@ def gather(parts: Parts, state: State) -> tuple[list[Rollout], list[Rollout]]:
         NoSignalError: no group was kept in any round.
     """
     config, algorithm = parts.config, state.algorithm
-    num_prompts = config.samples_per_step // algorithm.group_size
+    whole = config.samples_per_step // algorithm.group_size
     stream = ProblemStream(parts.problems, config.seed, state.position)
     everything: list[Rollout] = []
     kept: list[Rollout] = []
-    for _ in range(algorithm.max_rounds):
-        seed = (config.seed, "rollout", stream.position)
-        with parts.meter.phase("rollout"):
-            mine = parts.ranks.share(stream.take(num_prompts))
-            sampled = generate(parts.sampler, mine, algorithm.group_size, config.sampling, seed)
-            parts.ranks.meet()  # so that the phase takes as long as its slowest rank
-        with parts.meter.phase("score"):
-            judged = score(parts.task, sampled)
-        if parts.reward is not None:
-            with parts.meter.phase("reward_model"):
-                judged = rewarded(judged, parts.reward, config.reward_model)
-        with parts.meter.phase("score"):
-            size = algorithm.group_size
-            groups = [judged[i : i + size] for i in range(0, len(judged), size)]
-            rollouts = [rollout for group in parts.ranks.collect(groups) for rollout in group]
+    for turn in range(algorithm.max_rounds):
+        size, missing = algorithm.group_size, whole - len(kept) // algorithm.group_size
+        count = algorithm.prompts_to_ask(whole, missing, len(kept) / len(everything)) if turn else whole
+        rollouts = generated(parts, state, stream, count)
         keep = algorithm.keep_group(scored(rollouts, config.sampling.generation_budget)).tolist()
         everything += rollouts
         kept += [r for r, wanted in zip(rollouts, keep, strict=True) if wanted]
-        if len(kept) >= config.samples_per_step:
+        if len(kept) >= whole * size:
             break
     state.position = stream.position
     if not kept:
         raise NoSignalError(no_signal(scored(everything, config.sampling.generation_budget), algorithm.max_rounds))
-    return everything, kept[: config.samples_per_step]
+    return Gathered(everything=everything, kept=kept[: config.samples_per_step], num_kept=len(kept))
+
+
+def generated(parts: Parts, state: State, stream: ProblemStream, num_prompts: int) -> list[Rollout]:
+    """One round: the next prompts' completions with their verdicts, groups adjacent."""
+    config, size = parts.config, state.algorithm.group_size
+    seed = (config.seed, "rollout", stream.position)
+    with parts.meter.phase("rollout"):
+        mine = parts.ranks.share(stream.take(num_prompts))
+        sampled = generate(parts.sampler, mine, size, config.sampling, seed)
+        parts.ranks.meet()  # so that the phase takes as long as its slowest rank
+    with parts.meter.phase("score"):
+        judged = score(parts.task, sampled)
+    if parts.reward is not None:
+        with parts.meter.phase("reward_model"):
+            judged = rewarded(judged, parts.reward, config.reward_model)
+    with parts.meter.phase("score"):
+        groups = [judged[i : i + size] for i in range(0, len(judged), size)]
+        return [rollout for group in parts.ranks.collect(groups) for rollout in group]
 
 
 def no_signal(scores: Scored, rounds: int) -> str:
@@ -226,20 +245,24 @@ def no_signal(scores: Scored, rounds: int) -> str:
     return f"no group of mixed verdicts in {rounds} rounds: {right:.0%} of groups all right, {wrong:.0%} all wrong"
 
 
-def schedule(config: RunConfig, algorithm: Algorithm, step: int, progress: float) -> Schedule:
-    """How step number `step`, counted from 0, updates: rates warm up by steps, then fall over the budget."""
+def schedule(config: RunConfig, state: State, progress: float) -> Schedule:
+    """How the coming step updates: rates warm up over generated samples, then fall over the budget."""
     decay = {"constant": 1.0, "linear": 1 - progress, "cosine": (1 + math.cos(math.pi * progress)) / 2}
     assert config.optimizer.lr is not None, "settings are resolved before they are used"
     assert config.critic.lr is not None, "settings are resolved before they are used"
+    steps_behind = state.counters["data/samples_generated"] / config.samples_per_step
+    given = config.critic.pretrain_steps
+    pretraining = state.algorithm.value_pretraining if given is None else given
+    scale = decay[config.optimizer.schedule]
     return Schedule(
-        policy_lr=config.optimizer.lr * warmup(step, config.optimizer.warmup_steps) * decay[config.optimizer.schedule],
+        policy_lr=config.optimizer.lr * warmup(steps_behind, config.optimizer.warmup_steps) * scale,
         critic=config.critic,
-        critic_lr=config.critic.lr * warmup(step, config.critic.warmup_steps) * decay[config.optimizer.schedule],
-        generator=generator(config.seed, "minibatches", step),
-        critic_only=step < config.critic.pretrain_steps and "values" in algorithm.needs,
+        critic_lr=config.critic.lr * warmup(steps_behind, config.critic.warmup_steps) * scale,
+        generator=generator(config.seed, "minibatches", state.step),
+        critic_only=state.step < pretraining and "values" in state.algorithm.needs,
     )
 
 
-def warmup(step: int, num_steps: int) -> float:
-    """Linear rise to 1 over the first `num_steps` steps."""
-    return min(1.0, (step + 1) / num_steps) if num_steps else 1.0
+def warmup(steps_behind: float, num_steps: int) -> float:
+    """Linear rise to 1 over the samples of `num_steps` steps."""
+    return min(1.0, (steps_behind + 1) / num_steps) if num_steps else 1.0

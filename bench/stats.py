@@ -75,6 +75,27 @@ def estimate(values: Sequence[float], level: float = 0.95) -> Estimate:
     return Estimate(mean=float(mean), low=float(low), high=float(high), n=len(values))
 
 
+def estimate_share(values: Sequence[float], level: float = 0.95) -> Estimate:
+    """Mean of shares; its interval is formed on the arcsine scale, so that it never leaves [0, 1]."""
+    angles = np.arcsin(np.sqrt(np.clip(values, 0, 1)))
+    found = estimate(angles.tolist(), level)
+    return _bounded(values, found, lambda angle: float(np.sin(np.clip(angle, 0, np.pi / 2)) ** 2))
+
+
+def estimate_positive(values: Sequence[float], level: float = 0.95) -> Estimate:
+    """Mean of amounts; where all are above 0 its interval is formed on the log scale, and stays there."""
+    if min(values) <= 0:
+        return estimate(values, level)
+    return _bounded(values, estimate(np.log(values).tolist(), level), lambda log: float(np.exp(log)))
+
+
+def _bounded(values: Sequence[float], found: Estimate, back: Callable[[float], float]) -> Estimate:
+    mean = float(np.mean(values))
+    if found.low is None or found.high is None:
+        return Estimate(mean=mean, low=None, high=None, n=len(values))
+    return Estimate(mean=mean, low=min(mean, back(found.low)), high=max(mean, back(found.high)), n=len(values))
+
+
 def paired(a: Sequence[float], b: Sequence[float], level: float = 0.95) -> Difference:
     """Mean of a_i - b_i, run i of both arms sharing its seed."""
     if len(a) != len(b):

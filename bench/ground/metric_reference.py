@@ -29,6 +29,7 @@ METRICS = _table(
     reward/model_mean | score | completion | The reward model's score as it gives it, before mean, std and weight.
     reward/model_std | score | completion | Its sample standard deviation.
     reward/correct_frac | share | completion | Completions judged right, whatever the reward mixes in.
+    reward/shaped_frac | share | completion | Completions trained on whose reward the algorithm changed (an overlong punishment).
     reward/solve_frac | share | prompt | Prompts with at least one right completion. Group methods only.
     reward/frac_all_correct_groups | share | prompt | Groups whose every completion is right.
     reward/frac_all_wrong_groups | share | prompt | Groups without a right completion.
@@ -36,6 +37,7 @@ METRICS = _table(
     prompt/length_mean | tokens | completion | Prompt, chat template included.
     prompt/length_max | tokens | step | The longest.
     completion/length_mean | tokens | completion | Generated tokens, the end token included.
+    completion/length_std | tokens | completion | Its sample standard deviation.
     completion/length_max | tokens | step | The longest.
     completion/truncated_frac | share | completion | Cut at the generation budget: no end token.
     completion/format_frac | share | completion | Well-formed by the task's rule. Absent where the task judges no format.
@@ -105,6 +107,7 @@ METRICS = _table(
     data/samples_trained | completions | cumulative | Those trained on, each once.
     data/tokens_generated | tokens | cumulative | Those of dropped groups included.
     data/tokens_trained | tokens | cumulative | Those of completions trained on.
+    data/discarded_signal_frac | share | completion | Completions generated in the step whose group the algorithm kept, and which the batch had no room for.
     data/updates | updates | cumulative | Policy updates.
     cost/flops | operations | cumulative | Counted work, formulas in bench/models/flops.py; critic, reference, reward model and dropped groups included.
     cost/device_s | s | cumulative | Seconds of steps, times the devices (the processes) that they ran on.

@@ -6,17 +6,21 @@ from typing import Literal
 
 import numpy as np
 
+from bench.contrast import Contrast, crossed, verdicts
+from bench.ground.registration import Registration
 from bench.ground.words import MODELS
 from bench.report.comparison import Arm, Comparison, difference_by_seed
 from bench.report.curves import curves, horizon_of
 from bench.report.health import num_broken
+from bench.report.outcomes import by_seed, endpoint_of
 from bench.report.records import Records
-from bench.report.tables import Row, Table, percent, points, quantity, text
-from bench.stats import MIN_T, Difference, Estimate, mean_height
+from bench.report.tables import Row, Table, interval, percent, quantity, text
+from bench.stats import MIN_T, Estimate, mean_height
 
-Verdict = Literal["supported", "not supported", "not measured here"]
+Verdict = Literal["supported", "contradicted", "equivalent", "undecided", "by construction", "not measured"]
 Finding = tuple[str, Verdict]
-UNMEASURED: Finding = ("", "not measured here")
+UNMEASURED: Finding = ("", "not measured")
+SAME = 0.05  # of a ratio: within it two amounts are equivalent
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,9 +32,10 @@ class Duel:
     ppo: Arm
     grpo: Arm
 
-    def difference(self, column: str) -> Difference | None:
-        """GRPO minus PPO."""
-        return difference_by_seed(self.grpo.values(column), self.ppo.values(column))
+    def difference(self, column: str) -> Contrast | None:
+        """GRPO minus PPO, over seeds."""
+        a, b = self.grpo.values(column), self.ppo.values(column)
+        return by_seed(self.grpo, self.ppo, a, b) if a and b else None
 
     def ratio(self, column: str) -> Estimate | None:
         """GRPO over PPO, by the mean of the logarithms."""
@@ -49,133 +54,151 @@ def models_held(arm: Arm) -> list[str]:
     return [role for role in MODELS if any(arm.values(f"max:memory/{role}_gib").values())]
 
 
-def models_in_memory(duel: Duel) -> Finding:
+def judged(contrast: Contrast, margin: float, *, claimed: Literal["higher", "lower"]) -> tuple[Verdict, str]:
+    """Of a difference that the claim puts above or below 0, and what would decide it where nothing does yet."""
+    (found,) = verdicts([contrast], margin)
+    match found.word:
+        case "better" | "worse":
+            return ("supported" if (found.word == "better") == (claimed == "higher") else "contradicted"), ""
+        case "equivalent":
+            return "equivalent", f" (within {margin * 100:g} points)"
+        case "undecided":
+            needed = f"; {found.seeds_needed} seeds an arm would decide" if found.seeds_needed else ""
+            return "undecided", needed
+        case _:
+            return "not measured", ""
+
+
+def in_points(contrast: Contrast) -> str:
+    """A difference of shares with its interval."""
+    ends = contrast.interval() if contrast.error else None
+    low, high = ends or (None, None)
+    return interval(contrast.mean, low, high, scale=100, signed=True).text
+
+
+def models_in_memory(duel: Duel, margin: float) -> Finding:
     both = [models_held(arm) for arm in (duel.ppo, duel.grpo)]
     if not all(both):
         return UNMEASURED
     words = "; ".join(f"{name} {len(m)} ({', '.join(m)})" for name, m in zip(("PPO", "GRPO"), both, strict=True))
-    return words, _verdict(len(both[0]) == 4 and len(both[1]) in (2, 3))
+    return f"{words}; at equal KL and equal reward PPO holds the critic more", "by construction"
 
 
-def memory_overhead(duel: Duel) -> Finding:
-    weights = [_weights(arm) for arm in (duel.ppo, duel.grpo)]
-    if None in weights:
+def memory_overhead(duel: Duel, margin: float) -> Finding:
+    ratio = duel.ratio("trained_gib")
+    if ratio is None:
         return UNMEASURED
-    ppo, grpo = (w or 0.0 for w in weights)
-    total = duel.ratio("trained_gib")
-    words = f"weights of all models over the policy's: PPO {ppo:.1f}x, GRPO {grpo:.1f}x"
-    if total is not None:
-        words += f"; weights, gradients and optimizers, GRPO over PPO: {quantity(total).text}"
-    return words, _verdict(round(ppo) == 4 and 2 <= round(grpo, 1) <= 3)
+    words = f"weights, gradients and optimizers, GRPO over PPO: {quantity(ratio).text}"
+    held = [set(models_held(arm)) - {"critic"} for arm in (duel.ppo, duel.grpo)]
+    if held[0] != held[1]:
+        return f"{words}; the arms hold other models besides the critic, so this is no measure of it", "not measured"
+    if ratio.low is None or ratio.high is None:
+        return words, "not measured"
+    if ratio.low >= 2 / 4 and ratio.high <= 3 / 4:
+        return words, "supported"
+    return words, "contradicted" if ratio.high < 2 / 4 or ratio.low > 3 / 4 else "undecided"
 
 
-def _weights(arm: Arm) -> float | None:
-    sizes = [arm.mean(f"max:memory/{role}_gib") for role in models_held(arm)]
-    known = [size.mean for size in sizes if size is not None]
-    return sum(known) / known[0] if known else None
-
-
-def advantage(duel: Duel) -> Finding:
+def advantage(duel: Duel, margin: float) -> Finding:
     spread = [arm.mean("mean:actor/advantage_within_std") for arm in (duel.ppo, duel.grpo)]
     if spread[0] is None or spread[1] is None:
         return UNMEASURED
-    words = (
-        f"spread of the advantage inside a completion: PPO {quantity(spread[0]).text}, GRPO {quantity(spread[1]).text}"
-    )
-    return words, _verdict(spread[0].mean > 1e-6 > spread[1].mean)
+    ppo, grpo = (quantity(found).text for found in spread)
+    return f"spread of the advantage inside a completion: PPO {ppo}, GRPO {grpo}", "by construction"
 
 
-def credit(duel: Duel) -> Finding:
+def credit(duel: Duel, margin: float) -> Finding:
     explained = duel.ppo.mean("last:critic/explained_variance")
     if explained is None:
         return UNMEASURED
-    lost = num_broken(duel.grpo)
     words = (
-        f"share of the return's variance that PPO's critic explains in the last step: {quantity(explained).text}; "
-        f"GRPO runs that broke: {lost} of {len(duel.grpo.runs)}"
+        f"PPO's critic explains {quantity(explained).text} of the return's variance in the last step; how far that is "
+        "from what can be explained is not known here"
     )
-    if explained.high is None:
-        return words, "not measured here"
-    return words, _verdict(explained.high < 0.5 and not lost)
+    return words, "not measured"
 
 
-def reward_kind(duel: Duel) -> Finding:
+def reward_kind(duel: Duel, margin: float) -> Finding:
     if "reward_model" in models_held(duel.ppo):
-        return "PPO was given a learned reward", "not measured here"
-    gain = difference_by_seed(duel.ppo.values("final_accuracy"), duel.ppo.values("start_accuracy"))
-    if gain is None or gain.low is None:
+        return "PPO was given a learned reward", "not measured"
+    gain = gain_of(duel.ppo, endpoint_of(duel.comparison))
+    if gain is None:
         return UNMEASURED
-    learned = gain.low > 0
-    words = f"PPO's gain with a rule as its only reward: {points(gain).text} points"
-    return words, "not supported" if learned else "supported"
+    verdict, needed = judged(gain, margin, claimed="lower")
+    words = f"PPO's gain with a rule as its only reward: {in_points(gain)} points{needed}"
+    return words, "undecided" if verdict == "supported" else verdict  # a loss has other reasons than a rule
 
 
-def compute_per_step(duel: Duel) -> Finding:
+def gain_of(arm: Arm, endpoint: str) -> Contrast | None:
+    """After minus before, over the seeds of one arm."""
+    before, after = arm.values(f"start_{endpoint}"), arm.values(f"final_{endpoint}")
+    seeds = sorted(before.keys() & after.keys())
+    return crossed([[after[s]] for s in seeds], [[before[s]] for s in seeds]) if seeds else None
+
+
+def compute_per_step(duel: Duel, margin: float) -> Finding:
     sizes = [arm.config.get("algo", {}).get("group_size") for arm in (duel.ppo, duel.grpo)]
-    seconds, work = duel.ratio("mean:time/step_s"), duel.ratio("cost/flops")
-    if seconds is None:
+    work = duel.ratio("cost/flops")
+    if work is None or work.low is None or work.high is None:
         return UNMEASURED
     words = (
-        f"outputs a prompt: PPO {sizes[0]}, GRPO {sizes[1]}; at equal outputs a step, GRPO over PPO: "
-        f"seconds {quantity(seconds).text}, FLOPs of the run {quantity(work).text}"
+        f"outputs a prompt, by construction: PPO {sizes[0]}, GRPO {sizes[1]}; FLOPs of a run at equal outputs, "
+        f"GRPO over PPO: {quantity(work).text}"
     )
-    if seconds.low is None:
-        return words, "not measured here"
-    return words, _verdict(seconds.low > 1)
+    if work.low > 1 - SAME and work.high < 1 + SAME:
+        return words, "equivalent"
+    if work.low > 1:
+        return words, "supported"
+    return words, "contradicted" if work.high < 1 else "undecided"
 
 
-def stability(duel: Duel) -> Finding:
-    fall = duel.difference("accuracy_drawdown")
+def stability(duel: Duel, margin: float) -> Finding:
     lost = [num_broken(arm) for arm in (duel.ppo, duel.grpo)]
     words = f"runs that broke: PPO {lost[0]} of {len(duel.ppo.runs)}, GRPO {lost[1]} of {len(duel.grpo.runs)}"
-    if fall is None:
-        return words, "not measured here"
-    words += f"; deepest fall of validation accuracy, GRPO minus PPO: {points(fall).text} points"
-    if fall.high is None:
-        return words, "not measured here"
-    return words, _verdict(fall.high < 0 and lost[1] <= lost[0])
+    fall = duel.difference("accuracy_drawdown")
+    if fall is not None:
+        words += f"; deepest fall of validation accuracy, GRPO minus PPO: {in_points(fall)} points"
+    return (
+        f"{words}; needs runs over learning rates (--tune), whose basins say how much either forgives",
+        "not measured",
+    )
 
 
-def best_for(duel: Duel) -> Finding:
-    d = duel.difference("final_accuracy")
-    if d is None or d.low is None:
-        return UNMEASURED
-    words = f"on this verifiable task, GRPO minus PPO: {points(d).text} points; PPO's half of the claim is not measured"
-    return words, _verdict(d.low > 0)
+def best_for(duel: Duel, margin: float) -> Finding:
+    d = duel.difference(f"final_{endpoint_of(duel.comparison)}")
+    words = "an interaction: needs a task of dense preferences beside one of verifiable answers"
+    return words if d is None else f"{words}; on this one GRPO minus PPO: {in_points(d)} points", "not measured"
 
 
-def sparse_rewards(duel: Duel) -> Finding:
+def sparse_rewards(duel: Duel, margin: float) -> Finding:
     sparse = all((arm.config.get("task", {}).get("weights") or {}).get("format") == 0 for arm in (duel.ppo, duel.grpo))
-    d, start = duel.difference("final_accuracy"), duel.grpo.mean("start_accuracy")
-    if not sparse or d is None or d.low is None:
-        return "needs runs rewarded for right answers only (study sparse_reward)", "not measured here"
-    gains = [
-        difference_by_seed(arm.values("final_accuracy"), arm.values("start_accuracy")) for arm in (duel.ppo, duel.grpo)
-    ]
-    words = f"right answers only, start {percent(start).text}%: gain of PPO {points(gains[0]).text}, of GRPO "
-    words += f"{points(gains[1]).text} points; GRPO minus PPO {points(d).text}"
-    return words, _verdict(d.low > 0)
+    end = endpoint_of(duel.comparison)
+    d, start = duel.difference(f"final_{end}"), duel.grpo.share(f"start_{end}")
+    if not sparse or d is None:
+        return "needs runs rewarded for right answers only (study sparse_reward)", "not measured"
+    verdict, needed = judged(d, margin, claimed="higher")
+    gains = [gain_of(arm, end) for arm in (duel.ppo, duel.grpo)]
+    shown = " and ".join(in_points(gain) for gain in gains if gain is not None)
+    words = f"right answers only, start {percent(start).text}%: gains of PPO and GRPO {shown} points; "
+    return f"{words}GRPO minus PPO {in_points(d)}{needed}", verdict
 
 
-def sample_efficiency(duel: Duel) -> Finding:
+def sample_efficiency(duel: Duel, margin: float) -> Finding:
     found = curves(duel.comparison, duel.records, "samples")
     end = horizon_of(duel.comparison, found)
     heights = [
         {seed: h for seed, (x, y) in found.get(arm.name, {}).items() if (h := mean_height(x, y, end)) is not None}
         for arm in (duel.grpo, duel.ppo)
     ]
-    d = difference_by_seed(*heights) if all(heights) else None
-    if d is None or d.high is None:
+    if not all(heights):
         return UNMEASURED
-    words = f"mean accuracy over the first {end:,.0f} samples, GRPO minus PPO: {points(d).text} points"
-    return words, _verdict(d.high < 0)
+    d = by_seed(duel.grpo, duel.ppo, *heights)
+    verdict, needed = judged(d, margin, claimed="lower")
+    words = f"mean accuracy over the first {end:,.0f} samples, GRPO minus PPO: {in_points(d)} points{needed}"
+    return words, verdict
 
 
-def _verdict(holds: bool) -> Verdict:
-    return "supported" if holds else "not supported"
-
-
-CLAIMS: tuple[tuple[str, str, str, Callable[[Duel], Finding]], ...] = (
+CLAIMS: tuple[tuple[str, str, str, Callable[[Duel, float], Finding]], ...] = (
     ("models in memory", "4", "2 to 3", models_in_memory),
     ("memory overhead", "about 4x", "about 2 to 3x", memory_overhead),
     ("advantage", "a value for each token", "one value for each output", advantage),
@@ -189,14 +212,16 @@ CLAIMS: tuple[tuple[str, str, str, Callable[[Duel], Finding]], ...] = (
 )
 
 
-def practical_comparison(comparisons: Sequence[Comparison], records: Records) -> Table | None:
+def practical_comparison(
+    comparisons: Sequence[Comparison], records: Records, margin: float = Registration.margin
+) -> Table | None:
     """Ten aspects for every comparison that has both methods; None where none has."""
     rows: list[Row] = []
     for comparison in comparisons:
         duel = _duel(comparison, records)
         for aspect, ppo, grpo, measure in CLAIMS if duel else ():
             assert duel is not None
-            words, verdict = measure(duel)
+            words, verdict = measure(duel, margin)
             rows.append(
                 {
                     "setting": text(comparison.label),
@@ -208,9 +233,10 @@ def practical_comparison(comparisons: Sequence[Comparison], records: Records) ->
                 }
             )
     note = (
-        "The claims as introductions to GRPO usually put them. 'Supported' needs the measurement to show it: a 95% "
-        "interval on the claim's side where there is one. 'Not supported' does not mean refuted, and what a small "
-        "model shows need not hold at 7B. Ten separate looks, so not corrected for their number."
+        "The claims as introductions to GRPO usually put them. Supported and contradicted: a 95% interval lies wholly "
+        "on the claim's side, or on the other. Equivalent: within the margin, by two one-sided tests. Undecided: "
+        "neither can be said from these runs. By construction: follows from what the methods are. What a small model "
+        "shows need not hold at 7B. Ten separate looks, not corrected for their number."
     )
     return Table(name="claims", title="The practical comparison", note=note, rows=rows) if rows else None
 

@@ -11,7 +11,10 @@ from typing import Annotated
 
 import tyro
 
+from bench.ground.registration import Registration, registration_of
 from bench.ground.runs import find_runs
+from bench.report.activity import activity
+from bench.report.answer import answer
 from bench.report.claims import practical_comparison
 from bench.report.comparison import Comparison, comparisons_in
 from bench.report.costs import cost, memory
@@ -22,8 +25,9 @@ from bench.report.health import stability, verifier
 from bench.report.listing import arms, provenance, runs
 from bench.report.page import examples, write_page
 from bench.report.records import Records, load
-from bench.report.results import arm_differences, results
+from bench.report.results import results
 from bench.report.tables import Table
+from bench.report.verdicts import Judged, arm_differences, judge_all
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,10 +79,12 @@ def report(
     Raises:
         UserError: no run directory below `paths`.
     """
-    records = load(find_runs(paths), out / "cache")
+    folders = find_runs(paths)
+    records, registration = load(folders, out / "cache"), registration_of(folders)
     found = comparisons_in(records, arms)
-    tables = [*_tables(found, records, reference, target), *extra]
-    figures = draw(found, records, reference)
+    judged = judge_all(found, records, reference, registration)
+    tables = [*_tables(found, records, judged, registration, reference, target), *extra]
+    figures = draw(found, records, judged)
     for name in ("tables", "figures"):
         (out / name).mkdir(parents=True, exist_ok=True)
         for old in (out / name).iterdir():
@@ -88,9 +94,11 @@ def report(
     for figure in figures:
         figure.write(out / "figures")
     pictures = [f"![{figure.title}](figures/{figure.name}.png)\n\n{figure.caption}\n" for figure in figures]
-    summary = [line for line in (question, *introduction(found, records)) if line]
+    first = answer(found, judged)
+    summary = [line for line in (question, *first, *introduction(found, records)) if line]
     verdicts = [table.markdown() for table in tables[:2]]
-    (out / "summary.md").write_text("\n".join([*verdicts, *(f"{line}\n" for line in left_out_in_words(found))]))
+    lines = [f"{line}\n" for line in first]
+    (out / "summary.md").write_text("\n".join([*lines, *verdicts, *(f"{line}\n" for line in left_out_in_words(found))]))
     (out / "report.md").write_text(
         "\n".join([f"# {title}\n", *(f"{line}\n" for line in summary), *(t.markdown() for t in tables), *pictures])
     )
@@ -99,15 +107,24 @@ def report(
     return page
 
 
-def _tables(found: Sequence[Comparison], records: Records, reference: str | None, target: float | None) -> list[Table]:
+def _tables(
+    found: Sequence[Comparison],
+    records: Records,
+    judged: Sequence[Judged],
+    registration: Registration,
+    reference: str | None,
+    target: float | None,
+) -> list[Table]:
     """In reading order: the verdicts, what they rest on, what they cost, where they come from."""
+    margin = registration.margin
     tables = (
         results(found),
-        arm_differences(found, records, reference),
-        practical_comparison(found, records),
+        arm_differences(judged, registration),
+        practical_comparison(found, records, margin),
+        activity(found),
         arms(found),
         efficiency(found, records, target),
-        equal_cost(found, records, reference, target),
+        equal_cost(found, records, reference, target, margin),
         cost(found),
         memory(found),
         hardware(found),

@@ -10,7 +10,7 @@ from bench.ground.comparable import Terms
 from bench.ground.tree import WITHOUT_EFFECT, flatten
 from bench.report.records import Frame, Records, pd
 from bench.report.run_figures import figures_of_runs
-from bench.stats import Difference, Estimate, estimate, paired, unpaired
+from bench.stats import Difference, Estimate, estimate_positive, estimate_share, paired, unpaired
 
 # runs with a result: one that ended early stays in the mean, at its last test accuracy
 COUNTED = ("finished", "diverged", "no-signal")
@@ -44,9 +44,14 @@ class Arm:
         return {int(seed): float(value) for seed, value in known.items()}
 
     def mean(self, column: str) -> Estimate | None:
-        """Over the runs that have the figure; None where none does."""
+        """Of an amount over the runs that have the figure; None where none does."""
         values = list(self.values(column).values())
-        return estimate(values) if values else None
+        return estimate_positive(values) if values else None
+
+    def share(self, column: str) -> Estimate | None:
+        """Of a share, whose interval stays in [0, 1]."""
+        values = list(self.values(column).values())
+        return estimate_share(values) if values else None
 
     def count(self, *status: str) -> int:
         """Runs of that status."""

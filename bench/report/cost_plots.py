@@ -1,8 +1,11 @@
 """Figures of cost: memory by role, time by phase, accuracy against cost."""
 
+from collections.abc import Sequence
+
 from bench.ground.words import ROLES, STEP_PHASES
 from bench.report.comparison import Arm, Comparison
 from bench.report.figures import Drawn, blank_canvas, counted_axis, legend, looks, runs_an_arm, stacked
+from bench.report.outcomes import endpoint_of, in_words
 from bench.report.records import Records
 
 
@@ -44,39 +47,50 @@ def _mean(arm: Arm, column: str) -> float:
 
 
 def cost_accuracy(comparison: Comparison, records: Records) -> Drawn | None:
-    """Final accuracy against seconds and FLOPs of the run."""
+    """Final accuracy against what the run cost, and the arms that no other beats at their cost."""
     del records
-    axes_of = {"cost/device_s": "training seconds", "cost/flops": "estimated FLOPs"}
+    axes_of = {"cost/flops": "estimated FLOPs", "data/tokens_generated": "generated tokens"}
+    end = endpoint_of(comparison)
     canvas, panels = blank_canvas(1, 2, 4)
     drawn = False
     for axes, (column, label) in zip(panels, axes_of.items(), strict=True):
+        means: list[tuple[float, float]] = []
         for arm, look in zip(comparison.arms, looks(comparison).values(), strict=True):
-            x, y = arm.values(column), arm.values("final_accuracy")
-            both = [seed for seed in x if seed in y]
-            if not both:
+            x, y = arm.mean(column), arm.share(f"final_{end}")
+            if x is None or y is None:
                 continue
             drawn = True
-            xs, ys = [x[s] for s in both], [100 * y[s] for s in both]
-            axes.plot(xs, ys, look.marker, color=look.colour, alpha=0.4, markersize=5)
-            mean = sum(xs) / len(xs), sum(ys) / len(ys)
-            axes.plot(
-                *mean,
-                look.marker,
+            means.append((x.mean, 100 * y.mean))
+            ends = [(m.low, m.high) if m.low is not None and m.high is not None else (m.mean, m.mean) for m in (x, y)]
+            sides = zip((x, y), ends, (1, 100), strict=True)
+            reach = [[[scale * (m.mean - low)], [scale * (high - m.mean)]] for m, (low, high), scale in sides]
+            axes.errorbar(
+                *means[-1],
+                xerr=reach[0],
+                yerr=reach[1],
+                fmt=look.marker,
                 color=look.colour,
-                markersize=11,
-                markeredgecolor="black",
-                label=f"{arm.name} (n={len(both)})",
+                markersize=9,
+                capsize=3,
+                label=f"{arm.name} (n={y.n})",
             )
+        best = frontier(means)
+        axes.step([x for x, _ in best], [y for _, y in best], where="post", color="0.5", linestyle="--", zorder=0)
         axes.margins(x=0.08)  # room for the mark of the dearest arm
-        axes.set(xlabel=label, ylabel="test accuracy after training, %", xlim=(0, None))
+        axes.set(xlabel=label, ylabel=f"{in_words(end)} after training, %", xlim=(0, None))
         counted_axis(axes)
     legend(canvas, panels[0])
-    return (
-        (
-            "Accuracy against cost",
-            f"A small marker a run, a large one the mean ({runs_an_arm(comparison)}).",
-            canvas,
-        )
-        if drawn
-        else None
+    caption = (
+        f"Mean with 95% intervals ({runs_an_arm(comparison)}). Dashed: the frontier, arms that none beats at their "
+        "cost or less, by means alone. Runs of equal samples differ in cost: `compare --equal` makes it equal."
     )
+    return ("Accuracy against cost", caption, canvas) if drawn else None
+
+
+def frontier(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
+    """The (cost, accuracy) points that no cheaper or equally cheap one reaches, by cost."""
+    best: list[tuple[float, float]] = []
+    for cost, accuracy in sorted(points, key=lambda point: (point[0], -point[1])):
+        if not best or accuracy > best[-1][1]:
+            best.append((cost, accuracy))
+    return best

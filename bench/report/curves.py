@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 
 from bench.report.comparison import Comparison
+from bench.report.outcomes import GREEDY, SAMPLED
 from bench.report.records import Frame, Records
 
 AXES = {
@@ -47,13 +48,17 @@ def horizon_of(comparison: Comparison, found: dict[str, Curves]) -> float:
 
 
 def curves_by_run(evals: Frame, axis: str) -> dict[str, tuple[Floats, Floats]]:
-    """Run directory -> (x, accuracy) along an axis: on validation where it was followed there, else on test."""
+    """Run directory -> (x, accuracy) along an axis: on validation where it was followed there, else on test.
+
+    Sampled accuracy, or greedy where some evaluation was not sampled.
+    """
     x = AXES[axis][0]
     if evals.empty or x not in evals:
         return {}
-    rows = evals[["path", "step", "split", x, "accuracy"]].dropna().sort_values(["path", "step"])
+    end = SAMPLED if SAMPLED in evals and evals[SAMPLED].notna().all() else GREEDY
+    rows = evals[["path", "step", "split", x, end]].dropna().sort_values(["path", "step"])
     paths, validation = rows["path"].astype(str).to_numpy(), (rows["split"] == "validation").to_numpy()
-    xs, ys = rows[x].to_numpy(float), rows["accuracy"].to_numpy(float)
+    xs, ys = rows[x].to_numpy(float), rows[end].to_numpy(float)
     starts = np.flatnonzero(np.append(True, paths[1:] != paths[:-1])) if len(rows) else np.array([], int)
     found: dict[str, tuple[Floats, Floats]] = {}
     for start, end in zip(starts, [*starts[1:], len(rows)], strict=True):

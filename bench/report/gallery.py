@@ -8,14 +8,15 @@ from bench.report.figures import Drawn, Figure, style
 from bench.report.learning_plots import critic, learning_curves, training_metrics
 from bench.report.outcome_plots import differences, seeds, sweep
 from bench.report.records import Records
+from bench.report.verdicts import Judged
 
 
-def draw(comparisons: Sequence[Comparison], records: Records, reference: str | None) -> list[Figure]:
+def draw(comparisons: Sequence[Comparison], records: Records, judged: Sequence[Judged]) -> list[Figure]:
     """Figures of each comparison, in the order in which they are read."""
     kinds: dict[str, Callable[[Comparison, Records], Drawn | None]] = {
         "learning": learning_curves,
         "seeds": seeds,
-        "differences": lambda s, r: differences(s, r, reference),
+        "differences": lambda comparison, _: differences(comparison, judged),
         "sweep": sweep,
         "cost_accuracy": cost_accuracy,
         "step_time": step_time,

@@ -51,7 +51,7 @@ def _row(key: Key, arm: Arm | None) -> Row:
         return row | {"accuracy, after": text(NOT_MEASURED)}
     expected = _predicted(arm)
     return row | {
-        "accuracy, after": percent(arm.mean("final_accuracy")),
+        "accuracy, after": percent(arm.share("final_accuracy")),
         "did not finish": share(len(arm.runs) - arm.count("finished"), len(arm.runs)),
         "peak GiB": quantity(arm.mean("max:memory/peak_gib/update")),
         "predicted GiB": number(expected.peak_gib if expected else None),

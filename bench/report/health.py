@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from bench.report.comparison import Arm, Comparison
 from bench.report.tables import Cell, Row, Table, number, percent, quantity, share, text
 from bench.stability import COLLAPSED
-from bench.stats import estimate
+from bench.stats import estimate_positive
 
 
 def stability(comparisons: Sequence[Comparison]) -> Table:
@@ -42,12 +42,12 @@ def _stability(comparison: Comparison, arm: Arm) -> Row:
         "worst KL": number(max(arm.values(kl).values(), default=None)),
         "largest gradient norm": quantity(arm.mean(norm)),
         "worst gradient norm": number(max(arm.values(norm).values(), default=None)),
-        "entropy kept": percent(estimate(entropy)) if entropy else text(""),
+        "entropy kept": percent(estimate_positive(entropy)) if entropy else text(""),
         "reward drawdown": quantity(arm.mean("reward_drawdown")),
-        "accuracy drawdown": percent(arm.mean("accuracy_drawdown")),
-        "length drift": quantity(estimate(length)) if length else text(""),
+        "accuracy drawdown": percent(arm.share("accuracy_drawdown")),
+        "length drift": quantity(estimate_positive(length)) if length else text(""),
         "spread of accuracy, points": spread(list(final.values())),
-        "groups without signal, %": percent(arm.mean("mean:reward/frac_zero_std_groups")),
+        "groups without signal, %": percent(arm.share("mean:reward/frac_zero_std_groups")),
     }
 
 
@@ -71,13 +71,13 @@ def verifier(comparisons: Sequence[Comparison]) -> Table:
         {
             "setting": text(comparison.label),
             "arm": text(arm.name),
-            "no answer read": percent(arm.mean("mean:verifier/parse_fail_frac")),
-            "timed out": percent(arm.mean("mean:verifier/timeout_frac")),
-            "error": percent(arm.mean("mean:verifier/error_frac")),
-            "well-formed": percent(arm.mean("mean:completion/format_frac")),
-            "cut off": percent(arm.mean("mean:completion/truncated_frac")),
+            "no answer read": percent(arm.share("mean:verifier/parse_fail_frac")),
+            "timed out": percent(arm.share("mean:verifier/timeout_frac")),
+            "error": percent(arm.share("mean:verifier/error_frac")),
+            "well-formed": percent(arm.share("mean:completion/format_frac")),
+            "cut off": percent(arm.share("mean:completion/truncated_frac")),
             "reward, mean": quantity(arm.mean("mean:reward/mean")),
-            "correct": percent(arm.mean("mean:reward/correct_frac")),
+            "correct": percent(arm.share("mean:reward/correct_frac")),
             "scoring, s/step": quantity(arm.mean("mean:time/score_s")),
         }
         for comparison in comparisons

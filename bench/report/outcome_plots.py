@@ -1,21 +1,25 @@
 """Figures of outcomes: seed by seed, differences between arms, sweeps over a number."""
 
+from collections.abc import Sequence
+
 import numpy as np
 import seaborn as sns
 
 from bench.ground.tree import flatten
-from bench.report.comparison import Arm, Comparison, difference_by_seed
+from bench.report.comparison import Arm, Comparison
 from bench.report.figures import Drawn, blank_canvas, looks, runs_an_arm
+from bench.report.outcomes import endpoint_of, in_words
 from bench.report.records import Records, pd
-from bench.report.results import pairs
+from bench.report.verdicts import Judged
 
 
 def seeds(comparison: Comparison, records: Records) -> Drawn | None:
     """Every run's final accuracy."""
+    end = endpoint_of(comparison)
     rows = [
         {"arm": arm.name, "accuracy": 100 * value, "seed": seed}
         for arm in comparison.arms
-        for seed, value in arm.values("final_accuracy").items()
+        for seed, value in arm.values(f"final_{end}").items()
     ]
     if not rows:
         return None
@@ -26,45 +30,48 @@ def seeds(comparison: Comparison, records: Records) -> Drawn | None:
         frame, x="accuracy", y="arm", hue="arm", palette=palette, ax=axes, size=7, alpha=0.65, jitter=0.12, legend=False
     )
     for y, arm in enumerate(frame["arm"].unique()):
-        found = next(a for a in comparison.arms if a.name == arm).mean("final_accuracy")
+        found = next(a for a in comparison.arms if a.name == arm).share(f"final_{end}")
         if found is not None and found.low is not None and found.high is not None:
             axes.plot([100 * found.low, 100 * found.high], [y + 0.3] * 2, color="black", linewidth=2)
             axes.plot(100 * found.mean, y + 0.3, "|", color="black", markersize=12, markeredgewidth=2)
-    starts = [value for arm in comparison.arms for value in arm.values("start_accuracy").values()]
+    starts = [value for arm in comparison.arms for value in arm.values(f"start_{end}").values()]
     if starts:
         axes.axvline(100 * float(np.mean(starts)), color="0.5", linestyle=":", label="before training")
         axes.legend(loc="best")
-    axes.set(xlabel="test accuracy after training, %", ylabel="")
-    caption = f"Final accuracy of every run (a dot a seed); bar: mean with 95% t interval ({runs_an_arm(comparison)})."
+    axes.set(xlabel=f"{in_words(end)} on test after training, %", ylabel="")
+    caption = f"Final accuracy of every run (a dot a seed); bar: mean with 95% interval ({runs_an_arm(comparison)})."
     return "Seed by seed", caption, canvas
 
 
-def differences(comparison: Comparison, records: Records, reference: str | None) -> Drawn | None:
-    """Pairwise differences with intervals."""
-    found = [
-        (f"{a.name} - {b.name}", difference_by_seed(a.values("final_accuracy"), b.values("final_accuracy")))
-        for a, b in pairs(comparison, reference)
+def differences(comparison: Comparison, judged: Sequence[Judged]) -> Drawn | None:
+    """Contrasts with intervals, beside the margin."""
+    known = [
+        (item, contrast, ends)
+        for item in judged
+        if item.comparison is comparison and item.verdict is not None
+        for contrast in [item.verdict.contrast]
+        for ends in [contrast.interval() if contrast.error else None]
+        if ends is not None
     ]
-    known = [(name, d) for name, d in found if d is not None and d.low is not None and d.high is not None]
     if not known:
         return None
     canvas, (axes,) = blank_canvas(1, 1, 1.4 + 0.4 * len(known))
-    for y, (_, d) in enumerate(known):
-        assert d.low is not None
-        assert d.high is not None
-        axes.errorbar(
-            100 * d.mean,
-            y,
-            xerr=[[100 * (d.mean - d.low)], [100 * (d.high - d.mean)]],
-            fmt="o",
-            color="black",
-            capsize=4,
-        )
+    for y, (item, contrast, (low, high)) in enumerate(known):
+        reach = [[100 * (contrast.mean - low)], [100 * (high - contrast.mean)]]
+        colour = "black" if item.primary else "0.45"
+        axes.errorbar(100 * contrast.mean, y, xerr=reach, fmt="o", color=colour, capsize=4)
+    margin = 100 * known[0][0].verdict.margin if known[0][0].verdict is not None else 0.0
+    axes.axvspan(-margin, margin, color="0.5", alpha=0.15, label=f"margin, {margin:g} points")
     axes.axvline(0, color="0.5", linestyle=":")
-    axes.set_yticks(range(len(known)), [f"{name} (n={min(d.n)})" for name, d in known])
+    names = [f"{item.first.name} - {item.second.name} (n={min(c.seeds)})" for item, c, _ in known]
+    axes.set_yticks(range(len(known)), names)
     axes.set_ylim(len(known) - 0.5, -0.5)
-    axes.set(xlabel="difference of test accuracy, points")
-    caption = "Differences by seed with 95% intervals, not corrected for their number; the verdicts in the table are."
+    axes.set(xlabel=f"difference of {in_words(endpoint_of(comparison))}, points")
+    axes.legend(loc="best")
+    caption = (
+        "Differences with 95% intervals over seeds and problems, not corrected for their number (the verdicts in the "
+        "table are); black: primary, grey: exploratory. Shaded: differences that are not worth acting on."
+    )
     return "Differences between arms", caption, canvas
 
 
@@ -73,11 +80,11 @@ def sweep(comparison: Comparison, records: Records) -> Drawn | None:
     found = swept(comparison)
     if not found:
         return None
-    field = next(iter(found.values()))[0]
+    field, end = next(iter(found.values()))[0], endpoint_of(comparison)
     canvas, (axes,) = blank_canvas(1, 1, 4)
     palette = sns.color_palette("colorblind", 10)
     for i, (algo, (_, points)) in enumerate(found.items()):
-        known = [(x, e) for x, arm in points if (e := arm.mean("final_accuracy")) is not None]
+        known = [(x, e) for x, arm in points if (e := arm.share(f"final_{end}")) is not None]
         x = [x for x, _ in known]
         low, high = (
             [
@@ -100,9 +107,9 @@ def sweep(comparison: Comparison, records: Records) -> Drawn | None:
     if min(values) > 0 and max(values) / min(values) >= 8:
         axes.set_xscale("log", base=2 if all(v == int(v) for v in values) else 10)
         axes.set_xticks(sorted(set(values)), [f"{v:g}" for v in sorted(set(values))])
-    axes.set(xlabel=field, ylabel="test accuracy after training, %")
+    axes.set(xlabel=field, ylabel=f"{in_words(end)} after training, %")
     axes.legend()
-    return f"Over {field}", f"Mean and 95% t interval over seeds ({runs_an_arm(comparison)}).", canvas
+    return f"Over {field}", f"Mean and 95% interval over seeds ({runs_an_arm(comparison)}).", canvas
 
 
 def swept(comparison: Comparison) -> dict[str, tuple[str, list[tuple[float, Arm]]]]:

@@ -1,17 +1,27 @@
 """One row of figures for each run, from its evaluations and its steps."""
 
+import json
 from collections.abc import Sequence
+from typing import Any
 
 from bench.ground.words import COUNTERS, FLOPS, LASTING
-from bench.report.records import Frame, Records
+from bench.report.records import Frame, Records, pd
 
+FIGURES = (
+    *("accuracy", "completed_accuracy", "sampled_accuracy", "sampled_completed_accuracy", "format_frac"),
+    *("truncated_frac", "sampled_truncated_frac", "length_mean", "num_problems", "num_samples", "step"),
+)
+MEANS = (
+    *("time/", "perf/", "verifier/", "completion/", "memory/", "reward/", "actor/adv", "actor/clip", "actor/dual"),
+    *("data/discarded",),
+)
 MAXIMA = ("actor/kl", "actor/kl_max", "actor/grad_norm", "actor/grad_norm_max", "rollout/mismatch_kl")
 
 
 def figures_of_runs(records: Records) -> Frame:
     """`records.runs` with one column for each figure of the whole run."""
     runs = records.runs.set_index("path")
-    parts = [_from_evals(records.evals), _from_steps(records.steps)]
+    parts = [_from_evals(records.evals), _from_steps(records.steps), _at_gradient_clip(records)]
     return runs.join([part for part in parts if len(part)]).reset_index()
 
 
@@ -20,24 +30,41 @@ def _from_evals(evals: Frame) -> Frame:
     if evals.empty:
         return evals
     test = evals[evals["split"] == "test"].sort_values("step")
-    wanted = [
-        c
-        for c in (
-            "accuracy",
-            "accuracy_ci95",
-            "sampled_accuracy",
-            "format_frac",
-            "truncated_frac",
-            "length_mean",
-            "num_problems",
-            "step",
-        )
-        if c in test
-    ]
+    test = test.assign(**_of_k(test))
+    wanted = [c for c in (*FIGURES, *(c for c in test if c.startswith(("pass_at_", "maj_at_")))) if c in test]
+    wanted = [c for c in wanted if c not in ("pass_at_k",)]
     by_run = test.groupby("path", observed=True)[wanted]
     out = by_run.first().add_prefix("start_").join(by_run.last().add_prefix("final_"))
     out["accuracy_drawdown"] = _drawdown(evals[evals["split"] == "validation"].sort_values("step"), "accuracy")
     return out
+
+
+def _of_k(test: Frame) -> dict[str, Any]:
+    """`pass_at_<k>` and `maj_at_k`, which an evaluation records as one object each."""
+    columns: dict[str, Any] = {}
+    if "pass_at_k" in test:
+        known = [row if isinstance(row, dict) else {} for row in test["pass_at_k"]]
+        for k in sorted({int(k) for row in known for k in row}):
+            columns[f"pass_at_{k}"] = [row.get(str(k)) for row in known]
+    if "maj_at_k" in test:
+        columns["maj_at_k"] = [_only_value(row) for row in test["maj_at_k"]]
+    return columns
+
+
+def _only_value(row: Any) -> float | None:  # noqa: ANN401 - an object, or a missing figure
+    known = row.values() if isinstance(row, dict) else ()
+    return next((value for value in known if value is not None), None)
+
+
+def _at_gradient_clip(records: Records) -> Frame:
+    """Share of a run's steps in which the gradient's norm was cut: a bound that binds one arm alone is no detail."""
+    if "actor/grad_norm_max" not in records.steps:
+        return pd.Series(dtype=float, name="gradient_clipped_frac")
+    configs = zip(records.runs["path"], records.runs["config"], strict=True)
+    bounds = {path: json.loads(config).get("optimizer", {}).get("grad_clip") for path, config in configs}
+    steps = records.steps[["path", "actor/grad_norm_max"]].dropna()
+    over = steps["actor/grad_norm_max"] > steps["path"].astype(str).map(bounds).astype(float)
+    return over.groupby(steps["path"].astype(str)).mean().rename("gradient_clipped_frac")
 
 
 def _from_steps(steps: Frame) -> Frame:
@@ -49,11 +76,7 @@ def _from_steps(steps: Frame) -> Frame:
     def has(names: Sequence[str]) -> list[str]:
         return [name for name in names if name in steps]
 
-    means = [
-        c
-        for c in steps
-        if c.startswith(("time/", "perf/", "verifier/", "completion/", "memory/", "reward/", "actor/adv"))
-    ]
+    means = [c for c in steps if c.startswith(MEANS)]
     out = by_run[has([*COUNTERS, FLOPS])].last().join(by_run[means].mean().add_prefix("mean:"))
     out = out.join(by_run[has(MAXIMA)].max().add_prefix("max:"))
     peaks = [c for c in steps if c.startswith("memory/")]

@@ -103,7 +103,7 @@ RECIPES: dict[str, Recipe] = {
             "dapo": {
                 **dotted(samples_per_step=8192),
                 **dotted("algo", group_size=16, clip_ratio=0.2, clip_ratio_high=0.28, overlong_frac=0.2),
-                **dotted("algo", dynamic_sampling=True, num_minibatches=16),
+                **dotted("algo", dynamic_sampling=True, refill="whole", overlong_weight=1.0, num_minibatches=16),
                 **dotted("optimizer", lr=1e-6, warmup_steps=20),
                 **dotted("sampling", max_new_tokens=20480),
                 **UNTRUNCATED,

@@ -1,27 +1,14 @@
 """What a study promised before its first run: its contrasts, margin, seeds and settings, by hash."""
 
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
 from bench.ground.errors import UserError
 from bench.ground.files import read_json, write_json
+from bench.ground.registration import FILE, Registration
 from bench.ground.tree import fingerprint, plain
 from bench.study.schedule import Study
-
-FILE = "registered.json"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Registration:
-    """A study's contrasts, and how often its data were looked at."""
-
-    primary: Sequence[tuple[str, str]]
-    margin: float  # a share
-    looks: Sequence[int] = (0,)  # seeds an arm of each look, this one last
-    sha256: str = ""
 
 
 def promised(study: Study) -> dict[str, object]:
@@ -60,13 +47,3 @@ def register(study: Study, folder: Path) -> Registration:
     folder.mkdir(parents=True, exist_ok=True)
     write_json(path, {"sha256": mark, "registered_at": registered_at, "looks": looks, "study": promise})
     return Registration(primary=study.primary, margin=study.margin, looks=looks, sha256=mark)
-
-
-def registration_at(folder: Path) -> Registration | None:
-    """What a study folder was registered with; None where nothing was."""
-    path = folder / FILE
-    if not path.exists():
-        return None
-    found = read_json(path)
-    pairs = [(first, second) for first, second in found["study"]["primary"]]
-    return Registration(primary=pairs, margin=found["study"]["margin"], looks=found["looks"], sha256=found["sha256"])

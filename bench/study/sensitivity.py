@@ -7,7 +7,7 @@ import numpy as np
 
 from bench.ground.files import read_rows
 from bench.report.tables import Cell, Row, Table, interval, number, percent, share, text
-from bench.stats import estimate
+from bench.stats import estimate_share
 from bench.study.launch import Outcome
 from bench.study.schedule import place_parts
 from bench.study.tune import RATE, Scored, Tuned, on_edge
@@ -31,7 +31,7 @@ def curve(found: Tuned) -> Table:
                 "arm": text(item.arm),
                 "place": text(", ".join(place_parts(item.place))),
                 "setting": text(_setting(item)),
-                "validation, sampled": percent(estimate(item.accuracies)) if item.accuracies else text(""),
+                "validation, sampled": percent(estimate_share(item.accuracies)) if item.accuracies else text(""),
                 "seeds": text(", ".join(f"{100 * value:.1f}" for value in item.accuracies)),
                 "below their start": share(_fallen(item), len(item.accuracies)),
                 "without result": number(item.lost),
@@ -65,7 +65,7 @@ def basins(found: Tuned) -> Table:
                 "arm": text(arm),
                 "place": text(", ".join(place_parts(place))),
                 "best setting": text(_setting(best)),
-                "at it": percent(estimate(best.accuracies)),
+                "at it": percent(estimate_share(best.accuracies)),
                 "basin, octaves": _basin(line),
                 "runs below their start": share(fallen, runs),
                 "worst point": percent(min(item.mean for item in mine)),

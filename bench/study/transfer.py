@@ -11,7 +11,7 @@ from bench.ground.files import read_rows
 from bench.ground.runs import read_document
 from bench.report.comparison import difference_by_seed
 from bench.report.tables import Row, Table, percent, points, share, text
-from bench.stats import estimate
+from bench.stats import estimate_share
 from bench.study.launch import Outcome, last_line
 from bench.study.schedule import place_parts
 
@@ -90,7 +90,7 @@ def transfer_table(outcomes: Sequence[Outcome], folder: Path) -> Table:
                 "arm": text(arm),
                 "tested on": text(task),
                 "before": percent(sides[0][next(iter(found))]),
-                "after": percent(estimate(list(sides[1].values()))),
+                "after": percent(estimate_share(list(sides[1].values()))),
                 "gain": points(difference_by_seed(sides[1], sides[0])),
                 "runs": share(len(found), arms[key, arm]),
             }

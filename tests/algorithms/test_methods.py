@@ -46,10 +46,25 @@ def test_dapo_clips_higher_above() -> None:
 
 
 def test_dapo_overlong_punishment_by_hand() -> None:
-    # budget 8, C = 1.6: free to 6.4 tokens, 7 tokens cost 0.6 / 1.6, 8 cost 1
+    # budget 8, C = 1.6: free to 6.4 tokens, 7 tokens cost 0.6 / 1.6, 8 cost 1, at half weight for rewards of 0 and 1
     batch = make_batch([1.0, 1.0, 0.0], [6, 7, 8], [0, 0, 0])
-    assert DAPO().shape_rewards(batch).tolist() == pytest.approx([1.0, 1 - 0.375, -1.0])
+    assert DAPO().shape_rewards(batch).tolist() == pytest.approx([1.0, 1 - 0.375 / 2, -0.5])
+    assert DAPO(overlong_weight=1.0).shape_rewards(batch).tolist() == pytest.approx([1.0, 1 - 0.375, -1.0])
     assert torch.equal(DAPO(overlong_frac=0).shape_rewards(batch), batch.rewards)
+
+
+@pytest.mark.parametrize(
+    ("refill", "missing", "kept_frac", "asked"),
+    [
+        ("missing", 8, 0.5, 16),  # 8 more at half kept
+        ("missing", 1, 0.3, 4),  # rounded up: 1 / 0.3
+        ("missing", 30, 0.5, 32),  # never more than a whole batch
+        ("missing", 32, 0.0, 32),  # nothing kept says nothing of the rate
+        ("whole", 1, 0.9, 32),
+    ],
+)
+def test_dapo_asks_for_what_is_missing(refill: str, missing: int, kept_frac: float, asked: int) -> None:
+    assert DAPO(refill=refill).prompts_to_ask(32, missing, kept_frac) == asked  # type: ignore[arg-type]
 
 
 def test_dapo_filters_on_verdicts_not_on_rewards() -> None:

@@ -53,7 +53,7 @@ def make_run(
             "task": task,
             "problem": f"{task}/test/{i}",
             "correct": bool(r),
-            "num_correct": int(r),
+            "num_correct": 4 * int(r),
             "num_samples": 4,
         }
         for i, r in enumerate(right)

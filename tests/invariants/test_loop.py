@@ -147,7 +147,8 @@ def test_the_punishment_is_trained_on_and_the_tasks_reward_is_reported() -> None
     algorithm = Watched()
     result, _, _ = step(algorithm, [[(3, "right"), (8, "wrong")], [(6, "right"), (4, "wrong")]])
     (batch,) = algorithm.seen
-    assert batch.rewards.tolist() == pytest.approx([1.5, 0.5 - 1.0, 1.5 - 0.5, 0.5])
+    assert batch.rewards.tolist() == pytest.approx([1.5, 0.5 - 0.5, 1.5 - 0.25, 0.5])
+    assert result.row["reward/shaped_frac"] == 0.5
     assert batch.truncated.tolist() == [False, True, False, False]
     assert batch.mask.sum(dim=1).tolist() == batch.lengths.tolist() == [3, 8, 6, 4]
     assert result.row["reward/mean"] == pytest.approx((1.5 + 0.5 + 1.5 + 0.5) / 4)

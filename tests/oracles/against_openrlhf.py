@@ -112,7 +112,7 @@ def dapo(seed: int) -> float:
     penalised = d.batch.rewards.clone()
     experience = SimpleNamespace(rewards=penalised, response_length=d.batch.lengths, info={})
     peers.openrlhf("trainer.ppo_utils.length_penalty").apply_overlong_penalty([experience], BUDGET, 4, 1.0)
-    shaped = DAPO(overlong_frac=0.5).shape_rewards(d.batch)
+    shaped = DAPO(overlong_frac=0.5, overlong_weight=1.0).shape_rewards(d.batch)
     loss = policy_loss(d, advantages, clip_eps_low=0.2, clip_eps_high=0.28)
     return max(largest((shaped, experience.rewards)), compare(DAPO(eps=1e-9), loss, d))
 

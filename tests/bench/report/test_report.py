@@ -10,20 +10,21 @@ import pandas as pd
 import pytest
 
 from bench.ground.errors import UserError
+from bench.ground.registration import Registration
 from bench.ground.runs import find_runs
 from bench.report import gallery, listing
 from bench.report.claims import practical_comparison
 from bench.report.command import report
 from bench.report.comparison import comparisons_in
 from bench.report.efficiency import efficiency, equal_cost
+from bench.report.figures import Figure
 from bench.report.listing import arms
 from bench.report.records import Records, load
-from bench.report.results import arm_differences, problem_difference, results, verdict
+from bench.report.results import results
 from bench.report.tables import Table, number, percent
-from bench.stats import Estimate, paired
+from bench.report.verdicts import arm_differences, judge_all
+from bench.stats import Estimate
 from tests.bench.factory import make_run
-
-GIB = {"policy": 1.0, "reference": 1.0, "critic": 1.0, "reward_model": 1.0}
 
 
 def loaded(root: Path) -> Records:
@@ -41,8 +42,20 @@ def rewrite(path: Path, change: dict[str, Any]) -> None:
 
 def set_final(run: Path, accuracy: float) -> None:
     lines = [json.loads(line) for line in (run / "evals.jsonl").read_text().splitlines()]
-    lines[-1]["accuracy"] = accuracy
+    lines[-1] |= {"accuracy": accuracy, "sampled_accuracy": accuracy}
+    lines[0] |= {"sampled_accuracy": lines[0]["accuracy"]}
+    (run / "eval_problems.jsonl").write_text("")  # the verdicts would be of another accuracy
     (run / "evals.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+
+def differences(records: Records, registration: Registration | None = None) -> list[dict[str, str]]:
+    given = registration or Registration()
+    return rows(arm_differences(judge_all(comparisons_in(records), records, None, given), given))
+
+
+def drawn(records: Records) -> list[Figure]:
+    found = comparisons_in(records)
+    return gallery.draw(found, records, judge_all(found, records, None, Registration()))
 
 
 @pytest.fixture
@@ -56,8 +69,9 @@ def study(tmp_path: Path) -> Path:
 
 def test_results_by_hand(study: Path) -> None:
     grpo, ppo = rows(results(comparisons_in(loaded(study))))
-    # mean 0.53, s = 0.10536, t(0.975, 2) = 4.30265: half-width 0.26173
-    assert ppo["after"] == "53.0 [26.8, 79.2]"
+    # arcsine of the roots 0.80540, 0.92730, 0.71513: mean 0.81594, s = 0.10648, half-width 0.26451 at t = 4.30265
+    assert ppo["after"] == "53.0 [27.5, 77.8]"
+    assert ppo["each run"] == "52.0, 64.0, 43.0"
     assert ppo["gain"] == "+23.0 [-3.2, +49.2]"
     assert ppo["before"] == "30.0"
     assert ppo["in words"] == "no detectable gain"
@@ -66,48 +80,76 @@ def test_results_by_hand(study: Path) -> None:
 
 
 def test_differences_by_hand(study: Path) -> None:
-    records = loaded(study)
-    (row,) = rows(arm_differences(comparisons_in(records), records, None))
-    # 0.02, 0.04, 0.03 for ppo: 0.03 with half-width 0.0248, p = 0.0351; 5.6535 standard errors of 0.00577 detectable
+    (row,) = differences(loaded(study))
+    # groups of 1 and 8 share no prompts, so Welch: 0.03, error sqrt((0.01110 + 0.01) / 3) = 0.08387, df 3.989
     assert row["arms"] == "ppo - grpo"
-    assert row["by seed"] == "+3.0 [+0.5, +5.5]"
-    assert row["p (Holm)"] == "0.035"
+    assert row["difference"] == "+3.0 [-20.3, +26.3]"
+    assert row["n"] == "3 and 3, independent"
+    assert row["kind"] == "exploratory"
+    assert row["verdict"].startswith("undecided: ")
+    unequal = "KL 0.0 against 0.04; models policy, critic against policy, reference; prompts not shared"
+    assert row["differs also in"] == unequal
+
+
+def test_arms_that_share_their_prompts_are_paired(tmp_path: Path) -> None:
+    for seed, (a, b) in enumerate([(0.52, 0.50), (0.64, 0.60), (0.43, 0.40)]):
+        for arm, value in (("a", a), ("b", b)):
+            set_final(make_run(tmp_path / "runs", arm, seed, algo="grpo"), value)
+    (row,) = differences(loaded(tmp_path / "runs"))
+    # 0.02, 0.04, 0.03: mean 0.03 with half-width 0.0248, p = 0.0351; 5.6535 standard errors of 0.00577 detectable
+    assert row["arms"] == "b - a"
+    assert row["difference"] == "-3.0 [-5.5, -0.5]"
+    assert row["p (adjusted)"] == "0.035"
     assert row["detectable"] == "3.3"
     assert row["n"] == "3 pairs"
-    assert row["verdict"] == "ppo is better than grpo by 3.0 points"
+    assert row["verdict"] == "b is worse than a by 3.0 points"
 
 
-def test_pairing_by_problem_uses_the_recorded_verdicts(tmp_path: Path) -> None:
-    for arm, right in (("ppo", [1, 1, 0, 1]), ("grpo", [0, 1, 0, 1])):
-        run = make_run(tmp_path / "runs", arm, 0)
-        lines = [
-            {"step": 12, "split": "test", "task": "gsm8k", "problem": f"p{i}", "correct": bool(r)}
-            for i, r in enumerate(right)
-        ]
-        early = [line | {"step": 0, "correct": True} for line in lines]
-        (run / "eval_problems.jsonl").write_text("".join(json.dumps(line) + "\n" for line in early + lines))
-    records = loaded(tmp_path / "runs")
-    (setting,) = comparisons_in(records)
-    grpo, ppo = setting.arms
-    d = problem_difference(setting, ppo, grpo, records)
-    assert d is not None
-    assert (d.mean, d.error) == (0.25, 0.25)
+def test_a_registered_contrast_is_primary_with_its_margin(tmp_path: Path) -> None:
+    for seed, (a, b) in enumerate([(0.520, 0.519), (0.640, 0.641), (0.430, 0.4305)]):
+        for arm, value in (("a", a), ("b", b), ("c", b)):
+            set_final(make_run(tmp_path / "runs", arm, seed, algo="grpo"), value)
+    found = differences(loaded(tmp_path / "runs"), Registration(primary=[("b", "a")], margin=0.02))
+    assert [row["kind"] for row in found] == ["primary", "exploratory", "exploratory"]
+    assert found[0]["arms"] == "b - a"
+    assert found[0]["verdict"] == "b and a are equivalent within 2 points"
 
 
-@pytest.mark.parametrize(
-    ("a", "b", "p", "words"),
-    [
-        ([0.52, 0.64, 0.43], [0.50, 0.60, 0.40], 0.035, "x is better than y by 3.0 points"),
-        ([0.50, 0.60, 0.40], [0.52, 0.64, 0.43], 0.035, "y is better than x by 3.0 points"),
-        ([0.52, 0.64, 0.43], [0.50, 0.60, 0.40], 0.2, "after the correction for several comparisons"),
-        ([0.5, 0.6, 0.4], [0.6, 0.5, 0.4], 1.0, "no detectable difference at n=3 (minimum detectable: 32.6 points)"),
-        ([0.5, 0.6, 0.4], [0.5, 0.6, 0.4], 1.0, "the same result in every pair of runs"),
-        ([0.53, 0.75, 0.21], [0.52, 0.74, 0.20], None, "no verdict: the arms differ by 1.0 points each time"),
-        ([0.9, 0.9], [0.1, 0.2], None, "no verdict: 2 run(s) an arm, at least 3 are needed"),
-    ],
-)
-def test_verdicts_in_words(a: list[float], b: list[float], p: float | None, words: str) -> None:
-    assert words in verdict("x", "y", paired(a, b), p)
+def test_verdicts_by_problem_enter_the_interval(tmp_path: Path) -> None:
+    """Two arms whose seeds agree wholly and whose problems do not: the spread over problems is what is left."""
+    right = {"a": [4, 4, 0, 4, 2], "b": [0, 4, 0, 4, 2]}
+    for seed in range(3):
+        for arm, counts in right.items():
+            run = make_run(tmp_path / "runs", arm, seed, algo="grpo")
+            mean = sum(counts) / 20
+            set_final(run, mean)
+            lines = [
+                {"step": 12, "split": "test", "task": "gsm8k", "problem": f"p{i}", "num_correct": n, "num_samples": 4}
+                for i, n in enumerate(counts)
+            ]
+            (run / "eval_problems.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    (row,) = differences(loaded(tmp_path / "runs"))
+    # differences 1, 0, 0, 0, 0 by problem: mean 0.2, error sqrt(0.2 / 5) = 0.2, t(0.975, 4) = 2.776
+    assert row["difference"].lstrip("+-") in ("20.0 [-35.5, +75.5]", "20.0 [-75.5, +35.5]")
+    assert row["n"] == "3 pairs, 5 problems"
+
+
+def test_an_idle_mechanism_is_not_exercised(tmp_path: Path) -> None:
+    for seed in range(3):
+        for arm, clip in (("narrow", 0.2), ("wide", 0.3)):
+            algo = {"group_size": 8, "kl_coef": 0.0, "clip_ratio": clip}
+            run = make_run(tmp_path / "runs", arm, seed, algo="grpo", config={"algo": algo})
+            lines = [
+                json.loads(line) | {"actor/clip_frac": 2e-5} for line in (run / "steps.jsonl").read_text().splitlines()
+            ]
+            (run / "steps.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    (row,) = differences(loaded(tmp_path / "runs"))
+    assert row["verdict"].startswith("not exercised")
+    (run,) = (tmp_path / "runs").glob("*-wide-*-s0")
+    text = (run / "steps.jsonl").read_text().replace("2e-05", "0.2")
+    (run / "steps.jsonl").write_text(text)
+    (row,) = differences(loaded(tmp_path / "runs"))
+    assert not row["verdict"].startswith("not exercised")
 
 
 def test_arms_on_other_seeds_are_compared_as_independent(tmp_path: Path) -> None:
@@ -115,8 +157,8 @@ def test_arms_on_other_seeds_are_compared_as_independent(tmp_path: Path) -> None
         make_run(tmp_path / "runs", "a", seed, algo="grpo")
         make_run(tmp_path / "runs", "b", seed + 10, algo="grpo")
     records = loaded(tmp_path / "runs")
-    (row,) = rows(arm_differences(comparisons_in(records), records, None))
-    assert row["n"] == "3 and 3, unpaired"
+    (row,) = differences(records)
+    assert row["n"] == "3 and 3, independent, 40 problems"
 
 
 def test_lost_runs_stay_visible(tmp_path: Path) -> None:
@@ -131,9 +173,9 @@ def test_lost_runs_stay_visible(tmp_path: Path) -> None:
     arm = next(arm for arm in found[0].arms if arm.name == "ppo")
     assert arm.values("final_accuracy")[0] == pytest.approx(0.3)
     assert 1 not in arm.values("final_accuracy")
-    (row,) = rows(arm_differences(found, records, None))
+    (row,) = differences(records)
     assert row["verdict"].endswith("(ppo: 1 of 4 diverged; ppo: 1 of 4 without result)")
-    assert row["n"] == "3 pairs"
+    assert row["n"].startswith("3 and 4, independent")
 
 
 def test_a_run_that_failed_says_why(tmp_path: Path) -> None:
@@ -269,29 +311,49 @@ def test_claims_are_judged_by_measurement(tmp_path: Path) -> None:
         make_run(tmp_path / "runs", "ppo", seed, gain=0.2)
         make_run(tmp_path / "runs", "grpo", seed, gain=0.4)
     records = loaded(tmp_path / "runs")
-    assert claim(records, "models in memory") == ("not supported", "PPO 2 (policy, critic); GRPO 2 (policy, reference)")
-    assert claim(records, "reward")[0] == "not supported"  # PPO learned from a rule
-    assert claim(records, "advantage")[0] == "not measured here"
-    assert claim(records, "sparse rewards")[0] == "not measured here"
-    assert claim(records, "best for")[0] == "supported"
-    assert claim(records, "sample efficiency")[0] == "not supported"
-    assert claim(records, "compute per step") == (
-        "not supported",
-        "outputs a prompt: PPO 1, GRPO 8; at equal outputs a step, "
-        "GRPO over PPO: seconds 0.423, FLOPs of the run 0.423",
-    )
+    verdict, words = claim(records, "models in memory")
+    assert verdict == "by construction"
+    assert words.startswith("PPO 2 (policy, critic); GRPO 2 (policy, reference)")
+    assert claim(records, "memory overhead")[0] == "not measured"  # one holds a reference, the other does not
+    assert claim(records, "reward")[0] == "contradicted"  # PPO learned from a rule
+    assert claim(records, "advantage")[0] == "not measured"
+    assert claim(records, "sparse rewards")[0] == "not measured"
+    assert claim(records, "sample efficiency")[0] == "contradicted"
+    verdict, words = claim(records, "compute per step")
+    assert verdict == "contradicted"
+    assert words.endswith("GRPO over PPO: 0.423")
 
 
-def test_textbook_ppo_supports_the_claim_on_models(tmp_path: Path) -> None:
-    for arm, roles in (("ppo", GIB), ("grpo", {"policy": 1.0, "reference": 1.0})):
-        run = make_run(tmp_path / "runs", arm, 0)
-        lines = [json.loads(line) for line in (run / "steps.jsonl").read_text().splitlines()]
-        kept = [{k: v for k, v in line.items() if not k.startswith("memory/")} for line in lines]
-        kept = [line | {f"memory/{role}_gib": size for role, size in roles.items()} for line in kept]
-        (run / "steps.jsonl").write_text("".join(json.dumps(line) + "\n" for line in kept))
-    records = loaded(tmp_path / "runs")
-    assert claim(records, "models in memory")[0] == "supported"
-    assert claim(records, "memory overhead")[0] == "supported"
+@pytest.mark.parametrize(
+    ("gains", "verdict"),
+    [((0.10, 0.40), "supported"), ((0.40, 0.10), "contradicted"), ((0.30, 0.31), "undecided")],
+)
+def test_a_claim_can_come_out_either_way(tmp_path: Path, gains: tuple[float, float], verdict: str) -> None:
+    sparse = {"task": {"weights": {"format": 0.0}}}
+    for seed in range(4):
+        for arm, gain in zip(("ppo", "grpo"), gains, strict=True):
+            make_run(tmp_path / "runs", arm, seed, gain=gain, config=sparse)
+    assert claim(loaded(tmp_path / "runs"), "sparse rewards")[0] == verdict
+
+
+def test_what_was_not_shown_is_no_support(tmp_path: Path) -> None:
+    """A gain of PPO that the runs cannot tell from none does not show that it needs a learned reward."""
+    for seed, final in enumerate((0.40, 0.25, 0.45)):
+        set_final(make_run(tmp_path / "runs", "ppo", seed), final)
+        make_run(tmp_path / "runs", "grpo", seed)
+    assert claim(loaded(tmp_path / "runs"), "reward")[0] == "undecided"
+
+
+@pytest.mark.parametrize(("grpo", "verdict"), [(0.7, "supported"), (0.9, "contradicted"), (0.3, "contradicted")])
+def test_memory_is_compared_where_nothing_but_the_critic_differs(tmp_path: Path, grpo: float, verdict: str) -> None:
+    for arm, roles in (("ppo", {"policy": 0.5, "critic": 0.5}), ("grpo", {"policy": grpo})):
+        for seed in range(3):
+            run = make_run(tmp_path / "runs", arm, seed)
+            lines = [json.loads(line) for line in (run / "steps.jsonl").read_text().splitlines()]
+            kept = [{k: v for k, v in line.items() if not k.startswith("memory/")} for line in lines]
+            kept = [line | {f"memory/{role}_gib": size for role, size in roles.items()} for line in kept]
+            (run / "steps.jsonl").write_text("".join(json.dumps(line) + "\n" for line in kept))
+    assert claim(loaded(tmp_path / "runs"), "memory overhead")[0] == verdict
 
 
 def test_arms_show_only_what_differs(study: Path) -> None:
@@ -321,7 +383,7 @@ def test_figures_are_labelled_and_say_their_n(tmp_path: Path) -> None:
     for seed in range(3):
         make_run(tmp_path / "runs", "ppo", seed)
     records = loaded(tmp_path / "runs")
-    figures = {figure.name: figure for figure in gallery.draw(comparisons_in(records), records, None)}
+    figures = {figure.name: figure for figure in drawn(records)}
     expected = "learning seeds differences sweep cost_accuracy step_time memory training critic"
     assert set(figures) == set(expected.split())
     for figure in figures.values():
@@ -345,7 +407,7 @@ def test_a_mean_curve_ends_where_its_first_finished_run_does(tmp_path: Path) -> 
     for seed, steps in enumerate((4, 4, 8)):
         make_run(tmp_path / "runs", "grpo", seed, steps=steps, config={"budget": "samples=1024"})
     records = loaded(tmp_path / "runs")
-    figures = {figure.name: figure for figure in gallery.draw(comparisons_in(records), records, None)}
+    figures = {figure.name: figure for figure in drawn(records)}
     ends = {max(line.get_xdata()[-1] for line in axes.lines) for axes in figures["training"].canvas.axes if axes.lines}  # type: ignore[index]
     assert ends == {4}
     samples = figures["learning"].canvas.axes[0]

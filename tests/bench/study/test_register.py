@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from bench.ground.errors import UserError
-from bench.study.register import register, registration_at
+from bench.ground.registration import Registration, registration_of
+from bench.study.register import register
 from bench.study.schedule import contrast_of, read_study, schedule
 from tests.bench.study.test_tune import arm, study
 
@@ -16,7 +17,7 @@ PROMISED = replace(study(arm("grpo"), arm("ppo")), primary=[("ppo", "grpo")], ma
 def test_a_study_changed_after_it_began_is_refused(tmp_path: Path) -> None:
     first = register(PROMISED, tmp_path)
     assert register(PROMISED, tmp_path) == first
-    assert registration_at(tmp_path) == first
+    assert registration_of([tmp_path / "runs" / "a", tmp_path / "runs" / "b"]) == first
     assert register(replace(PROMISED, question="in other words"), tmp_path) == first
     for changed in (
         replace(PROMISED, margin=0.01),
@@ -36,7 +37,8 @@ def test_added_seeds_are_another_look(tmp_path: Path) -> None:
 
 def test_a_study_without_contrasts_promises_nothing(tmp_path: Path) -> None:
     register(replace(PROMISED, primary=()), tmp_path)
-    assert registration_at(tmp_path) is None
+    assert registration_of([tmp_path / "runs" / "a"]) == Registration()
+    assert not Registration().registered
 
 
 def test_contrasts_that_cannot_be_judged_are_one_line(tmp_path: Path) -> None:
