@@ -4,6 +4,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+import psutil
 import torch
 
 from algorithms.core import Algorithm
@@ -66,10 +67,11 @@ class Work:
     def rates(
         self, measured: dict[str, float], generated: int, trained: int, work: dict[Phase, int]
     ) -> dict[str, float]:
-        """Tokens a second in the phase that handles them (prompts not counted), and shares of the machine's peak."""
+        """Tokens a second in the phase that handles them (prompts not counted), shares of the machine's peak, its load."""
         rates = {
             "perf/generated_tokens_per_s": generated / measured["time/rollout_s"],
             "perf/trained_tokens_per_s": trained / measured["time/update_s"],
+            "perf/load": psutil.getloadavg()[0] / (psutil.cpu_count() or 1),
         }
         for phase, operations in work.items():
             rates[f"perf/mfu/{phase}"] = operations / measured[f"time/{phase}_s"] / self.peak_per_s

@@ -86,6 +86,7 @@ METRICS = _table(
     profile/optimizer_s | s | step | Clipping and stepping, with --profile.
     perf/generated_tokens_per_s | tokens/s | step | Generated tokens over the rollout's time; prompts and padding not counted.
     perf/trained_tokens_per_s | tokens/s | step | Generated tokens that were trained on over the update's time.
+    perf/load | processes | step | Processes that wanted a core over the last minute, for each core that there is: above 1 they wait for one another.
     perf/mfu | share | step | Counted operations over the step's time and the peak of all devices (measured, in provenance.json).
     perf/mfu/* | share | step | The same of one phase.
     memory/policy_gib | GiB | step | Weights and buffers, from storages.

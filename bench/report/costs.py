@@ -3,8 +3,17 @@
 from collections.abc import Sequence
 
 from bench.ground.words import ROLES
-from bench.report.comparison import Comparison
-from bench.report.tables import Row, Table, number, quantity, text
+from bench.report.comparison import Arm, Comparison
+from bench.report.tables import Cell, Row, Table, number, quantity, text
+
+BUSY = 1.2  # processes a core, mean over a run's steps: above it seconds measure the neighbours
+TIMED = ("cost/device_s", "mean:time/step_s", "generated_per_s", "trained_per_s", "mfu")
+
+
+def shared_machine(arm: Arm) -> bool:
+    """Whether the arm's runs had to share their cores; unknown in older records, which did not look."""
+    load = arm.mean("mean:perf/load")
+    return load is not None and load.mean > BUSY
 
 
 def cost(comparisons: Sequence[Comparison]) -> Table:
@@ -19,9 +28,9 @@ def cost(comparisons: Sequence[Comparison]) -> Table:
         "seconds": ("cost/device_s", 3),
         "FLOPs": ("cost/flops", 3),
         "s/step": ("mean:time/step_s", 3),
-        "generated tokens/s": ("mean:perf/generated_tokens_per_s", 3),
-        "trained tokens/s": ("mean:perf/trained_tokens_per_s", 3),
-        "MFU": ("mean:perf/mfu", 3),
+        "generated tokens/s": ("generated_per_s", 3),
+        "trained tokens/s": ("trained_per_s", 3),
+        "MFU": ("mfu", 3),
     }
     return _means(
         comparisons,
@@ -29,9 +38,10 @@ def cost(comparisons: Sequence[Comparison]) -> Table:
         name="cost",
         title="Cost of a run",
         note=(
-            "Mean over runs with a 95% t interval where runs differ. Samples and tokens count everything generated, "
+            "Mean over runs with a 95% interval where runs differ. Samples and tokens count everything generated, "
             "with the groups that dynamic sampling threw away; seconds are training seconds, evaluation apart; FLOPs "
-            "are counted, critic and reference included; MFU is the share of the stated or measured peak."
+            "are counted, critic and reference included; MFU is the share of the stated or measured peak. Rates are of "
+            f"totals. Figures of time are withheld where more than {BUSY:g} processes a core wanted to run."
         ),
     )
 
@@ -60,8 +70,14 @@ def _means(
 ) -> Table:
     rows: list[Row] = [
         {"setting": text(comparison.label), "arm": text(arm.name), "n": number(len(arm.counted))}
-        | {shown: quantity(arm.mean(column), digits) for shown, (column, digits) in columns.items()}
+        | {shown: _cell(arm, column, digits) for shown, (column, digits) in columns.items()}
         for comparison in comparisons
         for arm in comparison.arms
     ]
     return Table(name=name, title=title, note=note, rows=rows)
+
+
+def _cell(arm: Arm, column: str, digits: int) -> Cell:
+    if column in TIMED and shared_machine(arm):
+        return Cell(text="shared machine")
+    return quantity(arm.mean(column), digits)

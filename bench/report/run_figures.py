@@ -67,6 +67,24 @@ def _at_gradient_clip(records: Records) -> Frame:
     return over.groupby(steps["path"].astype(str)).mean().rename("gradient_clipped_frac")
 
 
+def _rates(steps: Frame) -> Frame:
+    """Rates of the whole run, from totals: a mean of the steps' ratios would weigh short steps as long ones."""
+    wanted = {
+        "generated": ("data/tokens_generated", "time/rollout_s"),
+        "trained": ("data/tokens_trained", "time/update_s"),
+    }
+    by_run = steps.groupby("path", observed=True)
+    known = {
+        f"{name}_per_s": by_run[counter].last() / by_run[seconds].sum()
+        for name, (counter, seconds) in wanted.items()
+        if counter in steps and seconds in steps
+    }
+    if "perf/mfu" in steps and "time/step_s" in steps:
+        work = (steps["perf/mfu"] * steps["time/step_s"]).groupby(steps["path"], observed=True).sum()
+        known["mfu"] = work / by_run["time/step_s"].sum()
+    return pd.DataFrame(known)
+
+
 def _from_steps(steps: Frame) -> Frame:
     """Totals, extremes and means over a run's steps."""
     if steps.empty:
@@ -81,6 +99,7 @@ def _from_steps(steps: Frame) -> Frame:
     out = out.join(by_run[has(MAXIMA)].max().add_prefix("max:"))
     peaks = [c for c in steps if c.startswith("memory/")]
     out = out.join(by_run[peaks].max().add_prefix("max:"))
+    out = out.join(_rates(steps))
     out["num_steps"] = by_run["step"].max()
     held = has([f"memory/{role}_gib" for role in LASTING])
     out["trained_gib"] = out[[f"max:{name}" for name in held]].sum(axis=1, min_count=1)

@@ -248,3 +248,29 @@ def test_repeated_looks_err_together_as_often_as_one(looks: int) -> None:
         _, low, high = stats.t_interval(draws[:, : 8 * look], 1 - stats.POCOCK[looks])
         outside |= (low > 0) | (high < 0)
     assert 0.045 <= outside.mean() <= 0.056
+
+
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=12))
+def test_an_interval_of_shares_stays_within_its_range(values: list[float]) -> None:
+    found = stats.estimate_share(values)
+    assert found.mean == pytest.approx(np.mean(values))
+    if found.low is not None and found.high is not None:
+        assert 0 <= found.low <= found.mean <= found.high <= 1
+
+
+@given(st.lists(st.floats(1e-6, 1e9), min_size=1, max_size=12))
+def test_an_interval_of_amounts_stays_above_0(values: list[float]) -> None:
+    found = stats.estimate_positive(values)
+    if found.low is not None and found.high is not None:
+        assert 0 < found.low <= found.mean <= found.high
+
+
+def test_bounded_intervals_cover_what_they_claim() -> None:
+    """Shares near the upper end, as accuracies of 5 seeds are."""
+    draw, covered = np.random.default_rng(0), 0
+    for _ in range(2000):
+        found = stats.estimate_share(draw.beta(95, 5, size=5).tolist())
+        assert found.low is not None
+        assert found.high is not None
+        covered += found.low <= 0.95 <= found.high
+    assert covered / 2000 > 0.93

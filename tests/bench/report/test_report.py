@@ -16,6 +16,8 @@ from bench.report import gallery, listing
 from bench.report.claims import practical_comparison
 from bench.report.command import report
 from bench.report.comparison import comparisons_in
+from bench.report.cost_plots import frontier
+from bench.report.costs import cost
 from bench.report.efficiency import efficiency, equal_cost
 from bench.report.figures import Figure
 from bench.report.listing import arms
@@ -418,3 +420,21 @@ def test_a_mean_curve_ends_where_its_first_finished_run_does(tmp_path: Path) -> 
 def test_the_report_never_loads_torch() -> None:
     code = "import bench.report.command, bench.stats, sys; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_seconds_of_a_shared_machine_are_withheld(tmp_path: Path) -> None:
+    for arm, load in (("ppo", 0.9), ("grpo", 2.4)):
+        run = make_run(tmp_path / "runs", arm, 0)
+        lines = [json.loads(line) | {"perf/load": load} for line in (run / "steps.jsonl").read_text().splitlines()]
+        (run / "steps.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    shown = {row["arm"]: row for row in rows(cost(comparisons_in(loaded(tmp_path / "runs"))))}
+    assert shown["grpo"]["seconds"] == shown["grpo"]["s/step"] == shown["grpo"]["MFU"] == "shared machine"
+    assert shown["grpo"]["samples"] == shown["ppo"]["samples"] == "3,072"
+    assert shown["ppo"]["seconds"] == "31.2"  # 12 steps of 2.6
+    # 12 steps of 8,704 tokens in 2.6 * 0.35 s each
+    assert shown["ppo"]["generated tokens/s"] == "9,565"
+
+
+def test_a_frontier_by_hand() -> None:
+    points = [(1.0, 0.3), (2.0, 0.2), (2.0, 0.5), (3.0, 0.5), (4.0, 0.6)]
+    assert frontier(points) == [(1.0, 0.3), (2.0, 0.5), (4.0, 0.6)]
