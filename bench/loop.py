@@ -1,6 +1,5 @@
 """The loop, top to bottom: tasks -> rollout -> scoring -> targets -> update -> record."""
 
-import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -14,10 +13,11 @@ from bench.ground.words import COUNTERS, FLOPS, STEP_PHASES
 from bench.meter import Meter, Phase
 from bench.metrics import advantage_metrics, batch_metrics, critic_metrics, rollout_metrics
 from bench.ranks import ALONE, Ranks
+from bench.rates import schedule
 from bench.reward import RewardEngine, rewarded
-from bench.rollout import ProblemStream, Rollout, RolloutEngine, generate, generator, score
+from bench.rollout import ProblemStream, Rollout, RolloutEngine, generate, score
 from bench.sync import Snapshot, agree, hand_over
-from bench.train import Learner, Schedule, Update
+from bench.train import Learner, Update
 from bench.trainer import TrainEngine
 from bench.work import Held, Work, memory_row, scoring_work
 from tasks.core import Problem, Task
@@ -112,9 +112,11 @@ def one_step(parts: Parts, state: State, progress: float) -> Step:
     if parts.sampler.weights_bytes and not config.rollout_lag:
         agree(batch.old_logprobs, batch.rollout_logprobs, batch.mask, config)
     with meter.phase("update"):
+        samples = state.counters["data/samples_generated"]
+        planned = schedule(config, algorithm, state.step, samples, progress)
         targets = algorithm.targets(batch)
         update = Update(learner=learner, algorithm=algorithm, sequences=tokens, batch=batch, targets=targets)
-        updated, num_updates = update.make(schedule(config, state, progress))
+        updated, num_updates = update.make(planned)
     state.algorithm = algorithm.adapt({name.removeprefix("actor/"): value for name, value in updated.items()})
     state.step += 1
     row = {"step": state.step} | rollout_metrics(rollouts, algorithm.group_size) | batch_metrics(batch, kept)
@@ -243,26 +245,3 @@ def no_signal(scores: Scored, rounds: int) -> str:
     right = sum(bool(g.all()) for g in groups) / len(groups)
     wrong = sum(not g.any() for g in groups) / len(groups)
     return f"no group of mixed verdicts in {rounds} rounds: {right:.0%} of groups all right, {wrong:.0%} all wrong"
-
-
-def schedule(config: RunConfig, state: State, progress: float) -> Schedule:
-    """How the coming step updates: rates warm up over generated samples, then fall over the budget."""
-    decay = {"constant": 1.0, "linear": 1 - progress, "cosine": (1 + math.cos(math.pi * progress)) / 2}
-    assert config.optimizer.lr is not None, "settings are resolved before they are used"
-    assert config.critic.lr is not None, "settings are resolved before they are used"
-    steps_behind = state.counters["data/samples_generated"] / config.samples_per_step
-    given = config.critic.pretrain_steps
-    pretraining = state.algorithm.value_pretraining if given is None else given
-    scale = decay[config.optimizer.schedule]
-    return Schedule(
-        policy_lr=config.optimizer.lr * warmup(steps_behind, config.optimizer.warmup_steps) * scale,
-        critic=config.critic,
-        critic_lr=config.critic.lr * warmup(steps_behind, config.critic.warmup_steps) * scale,
-        generator=generator(config.seed, "minibatches", state.step),
-        critic_only=state.step < pretraining and "values" in state.algorithm.needs,
-    )
-
-
-def warmup(steps_behind: float, num_steps: int) -> float:
-    """Linear rise to 1 over the samples of `num_steps` steps."""
-    return min(1.0, (steps_behind + 1) / num_steps) if num_steps else 1.0

@@ -67,7 +67,7 @@ class Work:
     def rates(
         self, measured: dict[str, float], generated: int, trained: int, work: dict[Phase, int]
     ) -> dict[str, float]:
-        """Tokens a second in the phase that handles them (prompts not counted), shares of the machine's peak, its load."""
+        """Tokens a second in the phase that handles them (prompts not counted), shares of the peak, the load."""
         rates = {
             "perf/generated_tokens_per_s": generated / measured["time/rollout_s"],
             "perf/trained_tokens_per_s": trained / measured["time/update_s"],

@@ -17,6 +17,7 @@ ROOT = Path(__file__).parents[1]
 GENERATION = ("transformers.generation", "transformers.cache_utils")
 CACHES = {"Cache", "DynamicCache", "StaticCache", "QuantizedCache", "EncoderDecoderCache"}
 MAX_LINES = 80
+MOST_LINES, MOST_PARAMETERS, MODULE_LINES = 40, 7, 250
 
 
 def generation_imports(source: str) -> Iterator[str]:
@@ -95,3 +96,23 @@ def test_the_readme_says_where_things_are() -> None:
         folder = re.findall(r"`([\w/]+/)`", row.split("|")[1])[0]
         for file in re.findall(r"`(\w+\.py)`", row):
             assert list((ROOT / folder).rglob(file)), f"{folder}: {file}"
+
+
+def functions_over_the_rule(source: str) -> Iterator[str]:
+    """Names of functions of more than 40 lines or seven parameters, `self` apart."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            names = [a.arg for a in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)]
+            num_parameters = len(names) - (names[:1] in (["self"], ["cls"]))
+            num_lines = (node.end_lineno or node.lineno) - node.lineno + 1
+            if num_lines > MOST_LINES or num_parameters > MOST_PARAMETERS:
+                yield f"{node.name}: {num_lines} lines, {num_parameters} parameters"
+
+
+@pytest.mark.parametrize("folder", ["bench", "algorithms", "tasks", "scripts", "docs", "examples"])
+def test_no_function_is_long_and_no_module_large(folder: str) -> None:
+    assert list(functions_over_the_rule("def f(a, b, c, d, e, f, g, h): ...")) == ["f: 1 lines, 8 parameters"]
+    for path in (ROOT / folder).rglob("*.py"):
+        text = path.read_text()
+        assert not list(functions_over_the_rule(text)), path
+        assert len(text.splitlines()) <= MODULE_LINES, path

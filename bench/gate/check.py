@@ -26,7 +26,7 @@ from bench.ground.tree import Tree, merge
 from bench.settings.flags import from_tree
 from bench.settings.plugins import find_algorithm
 from bench.settings.resolve import resolve
-from bench.study.schedule import parse_settings
+from bench.study.file import parse_settings
 
 BASELINES = Path("results/baselines")
 
@@ -90,14 +90,12 @@ def check(config: CheckConfig) -> int:
         for line in gate.move():
             print(line)
         return 0
-    start, findings = time.monotonic(), list[Finding]()
+    start = time.monotonic()
     with ExitStack() as stack:
         base = stack.enter_context(base_tree(config.base)) if config.base else None
-        for finding in gate.findings(base):
-            findings.append(finding)
+        findings = list(gate.findings(base))
     facts = [*gate.facts(), f"{time.monotonic() - start:.0f} s"]
-    summary = os.environ.get("GITHUB_STEP_SUMMARY")
-    outputs.write(findings, facts, config.out, Path(summary) if summary else None)
+    outputs.write(findings, facts, config.out, Path(s) if (s := os.environ.get("GITHUB_STEP_SUMMARY")) else None)
     print(outputs.terminal(findings))
     print(f"{outputs.headline(findings)}\n{config.out}")
     return EXIT_CODES[overall(findings)]
@@ -247,6 +245,6 @@ class Gate:
 
     def results_to_store(self) -> dict[str, Results]:
         """Of --runs, or of --seeds runs made now."""
-        if self.config.runs is not None:
-            return read_runs(self.config.runs)
+        if (runs := self.config.runs) is not None:
+            return read_runs(runs)
         return {n: self.training(n, "head", Path.cwd()).results(self.config.seeds) for n in self.trained}

@@ -4,8 +4,9 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
+from bench.study.file import read_study
 from bench.study.launch import Launcher, lock_folder, split_ended
-from bench.study.schedule import read_study, schedule
+from bench.study.schedule import schedule
 
 
 def main(file: str, folder: Path, count: int, jobs: int) -> None:

@@ -24,6 +24,13 @@ def plain(value: Any) -> Any:  # noqa: ANN401 - any setting
     return value
 
 
+def without_none(value: Any) -> Any:  # noqa: ANN401 - any JSON value
+    """A tree without its missing values, which TOML cannot hold."""
+    if isinstance(value, dict):
+        return {k: without_none(v) for k, v in cast("Tree", value).items() if v is not None}
+    return value
+
+
 def merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> Tree:
     """Nested `base` with `over`'s values on top."""
     result = dict(base)

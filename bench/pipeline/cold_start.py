@@ -13,7 +13,8 @@ import hashlib
 import json
 import platform
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -86,32 +87,48 @@ def cold_start(
         raise UserError(f"no embedded model for task '{task}'; there are {', '.join(sorted(FAMILIES))}")
     if out.exists():
         raise UserError(f"{out} exists; a checkpoint is never overwritten: choose another --out")
-    family, threads, began = FAMILIES[task], torch.get_num_threads(), time.process_time()
-    num_updates = family.num_updates if num_updates is None else num_updates
-    torch.set_num_threads(1)  # the order of sums, and so the weights, would depend on it
-    try:
-        tokenizer = build_tokenizer(vocabulary_text(family), family.vocab_size)
-        model = build_model(family, tokenizer, seed)
-        train(model, tokenizer, family, seed, num_updates, log)
-        if family.half_precision:
-            model.half().float()  # what is measured is what is stored
-        cpu_s = time.process_time() - began
+    made = {"task": task, "seed": seed}
+    made["num_updates"] = FAMILIES[task].num_updates if num_updates is None else num_updates
+    with one_thread():
+        model, tokenizer, cpu_s = taught_model(task, seed, made["num_updates"], log)
         judge = TASKS[task]()
         start = start_accuracy(model, tokenizer, judge, judge.problems("test")[:num_problems], seed)
+    log(f"start on the test split: {start}")
+    weights = write(model, tokenizer, FAMILIES[task], out)
+    made |= {"num_parameters": model.num_parameters(), "planted_flaws": FAMILIES[task].flaws}
+    return recorded(made | {"start": start, "cpu_s": round(cpu_s, 1)}, weights, out)
+
+
+@contextmanager
+def one_thread() -> Generator[None]:
+    """The order of sums, and so the weights, would depend on their number."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
     finally:
         torch.set_num_threads(threads)
-    log(f"start on the test split: {start}")
-    weights = write(model, tokenizer, family, out)
+
+
+def taught_model(
+    task: str, seed: int, num_updates: int, log: Callable[[str], None]
+) -> tuple[LlamaForCausalLM, PreTrainedTokenizerFast, float]:
+    """The family's model after its demonstrations, its tokenizer, and the CPU seconds that it took."""
+    family, began = FAMILIES[task], time.process_time()
+    tokenizer = build_tokenizer(vocabulary_text(family), family.vocab_size)
+    model = build_model(family, tokenizer, seed)
+    train(model, tokenizer, family, seed, num_updates, log)
+    if family.half_precision:
+        model.half().float()  # what is measured is what is stored
+    return model, tokenizer, time.process_time() - began
+
+
+def recorded(made: dict[str, Any], weights: Path, out: Path) -> dict[str, Any]:
+    """Write how the model was made beside it, as `cold_start.json`; returns what it holds."""
     provenance = {
-        "command": f"python -m bench pipeline cold-start --task {task} --seed {seed} --out {out.name}",
-        "task": task,
-        "seed": seed,
-        "num_updates": num_updates,
-        "num_parameters": model.num_parameters(),
-        "planted_flaws": family.flaws,
-        "start": start,
+        "command": f"python -m bench pipeline cold-start --task {made['task']} --seed {made['seed']} --out {out.name}",
+        **made,
         "weights_sha256": hashlib.sha256(weights.read_bytes()).hexdigest(),
-        "cpu_s": round(cpu_s, 1),
         "versions": versions(),
     }
     (out / "cold_start.json").write_text(json.dumps(provenance, indent=2) + "\n")

@@ -235,8 +235,7 @@ def memory(job: Job) -> Memory:
 
 def fits(job: Job, held: Memory) -> bool:
     """Whether the fullest phase fits a device, and the off-loaded states a node."""
-    host = job.preset.host_memory_gib
-    enough = not held.host_bytes or (host is not None and held.host_bytes <= host * GIB)
+    enough = not held.host_bytes or held.host_bytes <= (job.preset.host_memory_gib or 0) * GIB
     return held.peak_bytes <= job.preset.device.memory_gib * GIB and enough
 
 

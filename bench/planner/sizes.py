@@ -10,9 +10,8 @@ from bench.ground.errors import UserError, nearest
 from bench.models.shape import ModelShape
 
 
-def _sizes(
-    family: str, hidden: int, layers: int, heads: int, kv_heads: int, inner: int, vocab: int, tied: bool
-) -> dict[str, Any]:
+def _sizes(family: str, hidden: int, layers: int, *rest: int, tied: bool) -> dict[str, Any]:
+    heads, kv_heads, inner, vocab = rest
     return {
         "model_type": family,
         "hidden_size": hidden,
@@ -27,16 +26,16 @@ def _sizes(
 
 # From the models' own config.json; arXiv:2412.15115 (Qwen2.5), 2401.02954 (DeepSeek LLM), 2412.19437 (DeepSeek-V3).
 TABLE: dict[str, dict[str, Any]] = {
-    "HuggingFaceTB/SmolLM2-135M-Instruct": _sizes("llama", 576, 30, 9, 3, 1536, 49152, True),
-    "Qwen/Qwen2.5-0.5B": _sizes("qwen2", 896, 24, 14, 2, 4864, 151936, True),
-    "Qwen/Qwen2.5-1.5B": _sizes("qwen2", 1536, 28, 12, 2, 8960, 151936, True),
-    "Qwen/Qwen2.5-3B": _sizes("qwen2", 2048, 36, 16, 2, 11008, 151936, True),
-    "Qwen/Qwen2.5-7B": _sizes("qwen2", 3584, 28, 28, 4, 18944, 152064, False),
-    "Qwen/Qwen2.5-14B": _sizes("qwen2", 5120, 48, 40, 8, 13824, 152064, False),
-    "Qwen/Qwen2.5-32B": _sizes("qwen2", 5120, 64, 40, 8, 27648, 152064, False),
-    "deepseek-ai/deepseek-llm-7b-base": _sizes("llama", 4096, 30, 32, 32, 11008, 102400, False),
-    "deepseek-ai/deepseek-llm-67b-base": _sizes("llama", 8192, 95, 64, 8, 22016, 102400, False),
-    "deepseek-ai/DeepSeek-V3-Base": _sizes("llama", 7168, 61, 128, 128, 18432, 129280, False)
+    "HuggingFaceTB/SmolLM2-135M-Instruct": _sizes("llama", 576, 30, 9, 3, 1536, 49152, tied=True),
+    "Qwen/Qwen2.5-0.5B": _sizes("qwen2", 896, 24, 14, 2, 4864, 151936, tied=True),
+    "Qwen/Qwen2.5-1.5B": _sizes("qwen2", 1536, 28, 12, 2, 8960, 151936, tied=True),
+    "Qwen/Qwen2.5-3B": _sizes("qwen2", 2048, 36, 16, 2, 11008, 151936, tied=True),
+    "Qwen/Qwen2.5-7B": _sizes("qwen2", 3584, 28, 28, 4, 18944, 152064, tied=False),
+    "Qwen/Qwen2.5-14B": _sizes("qwen2", 5120, 48, 40, 8, 13824, 152064, tied=False),
+    "Qwen/Qwen2.5-32B": _sizes("qwen2", 5120, 64, 40, 8, 27648, 152064, tied=False),
+    "deepseek-ai/deepseek-llm-7b-base": _sizes("llama", 4096, 30, 32, 32, 11008, 102400, tied=False),
+    "deepseek-ai/deepseek-llm-67b-base": _sizes("llama", 8192, 95, 64, 8, 22016, 102400, tied=False),
+    "deepseek-ai/DeepSeek-V3-Base": _sizes("llama", 7168, 61, 128, 128, 18432, 129280, tied=False)
     | {
         "model_type": "deepseek_v3",
         "moe_intermediate_size": 2048,

@@ -19,6 +19,7 @@ from bench.report.claims import practical_comparison
 from bench.report.comparison import Comparison, comparisons_in
 from bench.report.costs import cost, memory
 from bench.report.efficiency import efficiency, equal_cost
+from bench.report.figures import Figure
 from bench.report.gallery import draw
 from bench.report.hardware import hardware
 from bench.report.health import stability, verifier
@@ -54,36 +55,37 @@ def report_command(config: ReportConfig) -> int:
     Raises:
         UserError: no run directory below the paths.
     """
-    page = report(config.paths, config.out, title=config.title, reference=config.reference, target=config.target)
+    wanted = Wanted(title=config.title, reference=config.reference, target=config.target)
+    page = report(config.paths, config.out, wanted)
     if not config.quiet:
         print((config.out / "summary.md").read_text())
     print(page)
     return 0
 
 
-def report(
-    paths: Sequence[Path],
-    out: Path,
-    *,
-    title: str = "PPO against GRPO",
-    question: str = "",
-    reference: str | None = None,
-    target: float | None = None,
-    arms: Sequence[str] = (),
-    extra: Sequence[Table] = (),
-) -> Path:
-    """Write `tables/`, `figures/`, `summary.md`, `report.md` and `index.html` below `out`; returns the page's path.
+@dataclass(frozen=True, kw_only=True)
+class Wanted:
+    """What a report is to say besides what the records do."""
 
-    `arms` is the order in which arms are shown; without it, the order in which they were first run.
+    title: str = "PPO against GRPO"
+    question: str = ""
+    reference: str | None = None  # the arm that the others are compared with
+    target: float | None = None  # accuracy for cost-to-target
+    arms: Sequence[str] = ()  # the order in which arms are shown; without it, that in which they were first run
+    extra: Sequence[Table] = ()  # tables that only a study has
+
+
+def report(paths: Sequence[Path], out: Path, wanted: Wanted | None = None) -> Path:
+    """Write `tables/`, `figures/`, `summary.md`, `report.md` and `index.html` below `out`; returns the page's path.
 
     Raises:
         UserError: no run directory below `paths`.
     """
-    folders = find_runs(paths)
+    wanted, folders = wanted or Wanted(), find_runs(paths)
     records, registration = load(folders, out / "cache"), registration_of(folders)
-    found = comparisons_in(records, arms)
-    judged = judge_all(found, records, reference, registration)
-    tables = [*_tables(found, records, judged, registration, reference, target), *extra]
+    found = comparisons_in(records, wanted.arms)
+    judged = judge_all(found, records, wanted.reference, registration)
+    tables = [*_tables(found, records, judged, registration, wanted), *wanted.extra]
     figures = draw(found, records, judged)
     for name in ("tables", "figures"):
         (out / name).mkdir(parents=True, exist_ok=True)
@@ -93,18 +95,23 @@ def report(
         table.write(out / "tables")
     for figure in figures:
         figure.write(out / "figures")
-    pictures = [f"![{figure.title}](figures/{figure.name}.png)\n\n{figure.caption}\n" for figure in figures]
     first = answer(found, judged)
-    summary = [line for line in (question, *first, *introduction(found, records)) if line]
-    verdicts = [table.markdown() for table in tables[:2]]
-    lines = [f"{line}\n" for line in first]
-    (out / "summary.md").write_text("\n".join([*lines, *verdicts, *(f"{line}\n" for line in left_out_in_words(found))]))
-    (out / "report.md").write_text(
-        "\n".join([f"# {title}\n", *(f"{line}\n" for line in summary), *(t.markdown() for t in tables), *pictures])
-    )
-    page = out / "index.html"
-    write_page(page, title=title, summary=summary, tables=tables, figures=figures, examples=examples(found, records))
+    summary = [line for line in (wanted.question, *first, *introduction(found, records)) if line]
+    _write_texts(out, wanted.title, [first, summary, left_out_in_words(found)], tables, figures)
+    page, shown = out / "index.html", examples(found, records)
+    write_page(page, title=wanted.title, summary=summary, tables=tables, figures=figures, examples=shown)
     return page
+
+
+def _write_texts(
+    out: Path, title: str, lines: Sequence[Sequence[str]], tables: Sequence[Table], figures: Sequence[Figure]
+) -> None:
+    """`summary.md`: the answer, the first two tables, what was left out; `report.md`: everything."""
+    first, summary, left_out = ([f"{line}\n" for line in part] for part in lines)
+    pictures = [f"![{figure.title}](figures/{figure.name}.png)\n\n{figure.caption}\n" for figure in figures]
+    verdicts = [table.markdown() for table in tables[:2]]
+    (out / "summary.md").write_text("\n".join([*first, *verdicts, *left_out]))
+    (out / "report.md").write_text("\n".join([f"# {title}\n", *summary, *(t.markdown() for t in tables), *pictures]))
 
 
 def _tables(
@@ -112,8 +119,7 @@ def _tables(
     records: Records,
     judged: Sequence[Judged],
     registration: Registration,
-    reference: str | None,
-    target: float | None,
+    wanted: Wanted,
 ) -> list[Table]:
     """In reading order: the verdicts, what they rest on, what they cost, where they come from."""
     margin = registration.margin
@@ -123,8 +129,8 @@ def _tables(
         practical_comparison(found, records, margin),
         activity(found),
         arms(found),
-        efficiency(found, records, target),
-        equal_cost(found, records, reference, target, margin),
+        efficiency(found, records, wanted.target),
+        equal_cost(found, records, wanted.reference, wanted.target, margin),
         cost(found),
         memory(found),
         hardware(found),

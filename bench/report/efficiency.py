@@ -2,15 +2,16 @@
 
 from collections.abc import Callable, Sequence
 
-from bench.contrast import in_words, verdicts
 from bench.ground.registration import Registration
+from bench.progress import first_reached, mean_height, restricted_times, time_to_target, value_at
 from bench.report.comparison import Comparison, difference_by_seed
 from bench.report.curves import AXES, Curves, Floats, curves, horizon_of, target_of
 from bench.report.outcomes import by_seed
 from bench.report.records import Records
 from bench.report.results import lost_in_words, pairs
 from bench.report.tables import Cell, Row, Table, number, percent, points, quantity, text
-from bench.stats import Estimate, estimate_share, first_reached, mean_height, restricted_times, time_to_target, value_at
+from bench.stats import Estimate, estimate_share
+from bench.verdicts import in_words, verdicts
 
 MOST_CENSORED = 0.1  # share of runs short of the target up to which the interval was found calibrated
 

@@ -3,17 +3,18 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from bench.contrast import ALPHA, Contrast, Verdict, in_words, verdicts
+from bench.contrast import Contrast
 from bench.ground.registration import Registration
 from bench.report.activity import exercised
-from bench.report.claims import models_held
 from bench.report.comparison import Arm, Comparison, difference_by_seed
+from bench.report.duel import models_held
 from bench.report.outcomes import contrast_of, endpoint_of, shares_prompts
 from bench.report.outcomes import in_words as endpoint_in_words
 from bench.report.records import Records
 from bench.report.results import lost_in_words, pairs
 from bench.report.tables import Cell, Row, Table, interval, number, percent, points, text
 from bench.stats import probability_of_improvement
+from bench.verdicts import ALPHA, Verdict, in_words, verdicts
 
 
 @dataclass(frozen=True, kw_only=True)

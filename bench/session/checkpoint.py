@@ -17,10 +17,14 @@ from bench.settings.flags import overlay
 
 @dataclass(kw_only=True)
 class Best:
-    """The best validation accuracy so far, and the step it was seen at."""
+    """The best validation accuracy so far, and the step it was seen at; None before there is one."""
 
-    accuracy: float = -1.0
-    step: int = -1
+    accuracy: float | None = None
+    step: int | None = None
+
+    def is_beaten_by(self, accuracy: float) -> bool:
+        """Whether this accuracy is the best now."""
+        return self.accuracy is None or accuracy > self.accuracy
 
 
 def save(recorder: Recorder, loaded: Loaded, state: State, best: Best) -> None:
@@ -46,7 +50,7 @@ def save(recorder: Recorder, loaded: Loaded, state: State, best: Best) -> None:
                 folder / "state.pt",
             )
 
-    recorder.checkpoint(state.step, content, keep=best_folder(best.step))
+    recorder.checkpoint(state.step, content, keep=None if best.step is None else best_folder(best.step))
 
 
 def best_folder(step: int) -> str:
@@ -78,7 +82,8 @@ def load(folder: Path, loaded: Loaded) -> tuple[State, Best, dict[str, int]]:
         counters=content["counters"],
         past=[{name: tensor.cpu() for name, tensor in snapshot.items()} for snapshot in content["past"]],
     )
-    return state, Best(**content["best"]), content["counts"]
+    known = {k: v for k, v in content["best"].items() if v is not None and v >= 0}  # older ones hold -1 for nothing
+    return state, Best(**known), content["counts"]
 
 
 @contextmanager

@@ -1,9 +1,12 @@
 """`bench eval`: a model, a checkpoint or a run on held-out problems of one task or several."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal, cast
+
+import torch
 
 from bench.config import EMBEDDED, EngineConfig, EvalConfig, RunConfig, Sampling
 from bench.engines.build import rollout_engine
@@ -11,17 +14,19 @@ from bench.engines.modules import plain_logprobs
 from bench.evaluate import describe, judge, problem_rows, summarise
 from bench.ground.errors import UserError
 from bench.ground.files import read_json, write_json
+from bench.ground.tree import Tree
 from bench.machine.provenance import provenance
 from bench.meter import Meter
 from bench.models.load import encode, load_model, load_tokenizer, locate, pick_device, weights_for
 from bench.models.lora import is_adapted
 from bench.proof import PROOF_PROBLEMS, long_prompts, prove_attention
+from bench.rollout import RolloutEngine
 from bench.session.console import Display
 from bench.session.record import Recorder
 from bench.settings.flags import from_tree, overlay
 from bench.settings.plugins import find_task
 from bench.settings.resolve import is_embedded, model_defaults, with_source
-from tasks.core import DataError, Task
+from tasks.core import DataError, Problem, Task
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,47 +64,40 @@ class EvalCommand:
     """Print the closing line only."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class Examined:
+    """What is evaluated: tasks with their problems, and the engine that answers them."""
+
+    tasks: dict[str, Task]
+    problems: dict[str, Sequence[Problem]]
+    engine: RolloutEngine
+    location: str
+    budget: int  # tokens of a completion
+    device: torch.device
+
+
 def examine(command: EvalCommand) -> int:
     """Evaluate, record, print; returns the exit code."""
     run = run_settings(command.model)
     names: tuple[str, ...] = command.task or ((run["task_name"],) if run else ("gsm8k",))
     if (command.data is not None or command.set) and len(names) > 1:
         raise UserError("--data and --set serve one task; for several set BENCH_DATA or use --source hub")
-    tasks = {name: task_of(name, command, run) for name in names}
-    try:
-        problems = {name: task.problems(command.split)[: command.limit] for name, task in tasks.items()}
-    except DataError as error:
-        raise UserError(str(error)) from error
-    budget = command.max_new_tokens or default_budget(command.model, run)
-    location = locate(command.model, next(iter(names)))
-    device = pick_device(command.engine.device)
-    meter, display = Meter(device), Display(quiet=command.quiet)
+    meter, display = Meter(pick_device(command.engine.device)), Display(quiet=command.quiet)
     with meter.phase("load"):
-        model = cast("Any", load_model(location)).to(device)
-        tokenizer = load_tokenizer(location)
-        longest = max((len(encode(tokenizer, p.prompt)) for part in problems.values() for p in part), default=1)
-        engine = rollout_engine(command.engine, model, tokenizer, location, max_tokens=longest + budget)
-        if is_adapted(model):
-            engine.load_weights(weights_for(command.engine.rollout, model))
-        prompts = [encode(tokenizer, p.prompt) for part in problems.values() for p in part[:PROOF_PROBLEMS]]
-        if prompts:
-            settled = replace(command.engine, micro_batch_tokens=1)  # row by row
-            rows = long_prompts(prompts, model.config, longest + budget)
-            prove_attention(engine, plain_logprobs(model, settled.dtype), rows, Sampling(), settled)
+        examined = loaded_for(command, names, run, meter.device)
     stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%S")
     recorder = Recorder.create(command.out / f"{stamp}-{Path(command.model).name}-{'-'.join(names)}".replace(":", "."))
     write_json(recorder.path / "config.json", command)
-    data = {name: facts(task, command) for name, task in tasks.items()}
-    write_json(
-        recorder.path / "provenance.json",
-        {**provenance(device), "model": {"name": command.model, "location": location}, "data": data} | meter.take(),
-    )
+    data = {name: facts(task, command) for name, task in examined.tasks.items()}
+    model = {"name": command.model, "location": examined.location}
+    origin = {**provenance(examined.device), "model": model, "data": data}
+    write_json(recorder.path / "provenance.json", origin | meter.take())
     settings = EvalConfig(
         num_samples=command.num_samples, temperature=command.temperature, top_p=command.top_p, seed=command.seed
     )
-    for name, task in tasks.items():
+    for name, task in examined.tasks.items():
         with meter.phase("evaluate"):
-            verdicts = list(judge(engine, task, problems[name], settings, budget))
+            verdicts = list(judge(examined.engine, task, examined.problems[name], settings, examined.budget))
         place = {"split": command.split, "task": name}
         summary = summarise(verdicts, command.num_samples)
         recorder.write("evals", place | summary | meter.take())
@@ -108,6 +106,33 @@ def examine(command: EvalCommand) -> int:
     recorder.close({"status": "finished"})
     display.always(str(recorder.path))
     return 0
+
+
+def loaded_for(command: EvalCommand, names: Sequence[str], run: Tree | None, device: torch.device) -> Examined:
+    """Tasks, problems and an engine that has been shown to compute what a plain forward pass does.
+
+    Raises:
+        UserError: data or a model that cannot be read, or one that this engine cannot sample.
+    """
+    tasks = {name: task_of(name, command, run) for name in names}
+    try:
+        problems = {name: task.problems(command.split)[: command.limit] for name, task in tasks.items()}
+    except DataError as error:
+        raise UserError(str(error)) from error
+    budget = command.max_new_tokens or default_budget(command.model, run)
+    location = locate(command.model, next(iter(names)))
+    model = cast("Any", load_model(location)).to(device)
+    tokenizer = load_tokenizer(location)
+    longest = max((len(encode(tokenizer, p.prompt)) for part in problems.values() for p in part), default=1)
+    engine = rollout_engine(command.engine, model, tokenizer, location, max_tokens=longest + budget)
+    if is_adapted(model):
+        engine.load_weights(weights_for(command.engine.rollout, model))
+    prompts = [encode(tokenizer, p.prompt) for part in problems.values() for p in part[:PROOF_PROBLEMS]]
+    if prompts:
+        settled = replace(command.engine, micro_batch_tokens=1)  # row by row
+        rows = long_prompts(prompts, model.config, longest + budget)
+        prove_attention(engine, plain_logprobs(model, settled.dtype), rows, Sampling(), settled)
+    return Examined(tasks=tasks, problems=problems, engine=engine, location=location, budget=budget, device=device)
 
 
 def run_settings(model: str) -> dict[str, Any] | None:

@@ -67,7 +67,7 @@ class Recorder:
         for row in rows:
             self.write(stream, row)
 
-    def checkpoint(self, step: int, save: Callable[[Path], None], keep: str) -> None:
+    def checkpoint(self, step: int, save: Callable[[Path], None], keep: str | None) -> None:
         """Write `checkpoint/step-<n>/` whole or not at all, then drop what is older, the folder named `keep` apart.
 
         Raises:
@@ -90,7 +90,7 @@ class Recorder:
             self._keep(partial, final, keep)
         self.ranks.meet()
 
-    def _keep(self, partial: Path, final: Path, keep: str) -> None:
+    def _keep(self, partial: Path, final: Path, keep: str | None) -> None:
         """Put a complete checkpoint in the place of those before it."""
         folder = final.parent
         for file in self._files.values():

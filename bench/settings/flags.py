@@ -19,7 +19,7 @@ import tyro
 from algorithms.core import Algorithm
 from bench.config import RunConfig
 from bench.ground.errors import UserError, nearest
-from bench.ground.tree import Tree, merge, nested, plain
+from bench.ground.tree import Tree, merge, nested, plain, without_none
 from bench.settings.plugins import find_algorithm, find_task
 from tasks.core import Task
 
@@ -245,10 +245,4 @@ def read_toml(path: Path) -> Tree:
 
 def to_toml(chosen: Chosen) -> str:
     """The whole tree, readable by `--config`."""
-
-    def without_none(value: Any) -> Any:  # noqa: ANN401 - any JSON value
-        if isinstance(value, dict):
-            return {k: without_none(v) for k, v in cast("Tree", value).items() if v is not None}
-        return value
-
     return tomli_w.dumps(without_none(chosen.tree()))

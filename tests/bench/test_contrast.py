@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
-from bench.contrast import Contrast, crossed, in_words, independent, seeds_needed, verdicts
+from bench.contrast import Contrast, crossed, independent
 from bench.stats import paired, unpaired
+from bench.verdicts import in_words, seeds_needed, verdicts
 
 Floats = np.ndarray
 

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats as reference
 
-from bench import stats
+from bench import progress, stats
 from bench.report.efficiency import MOST_CENSORED
 
 Sampler = Callable[[np.random.Generator, tuple[int, ...]], np.ndarray]
@@ -122,30 +122,30 @@ def test_probability_of_improvement_by_hand() -> None:
 
 def test_targets_by_hand() -> None:
     x, y = [0, 100, 200], [0.2, 0.4, 0.3]
-    assert stats.first_reached(x, y, 0.3) == pytest.approx(50)
-    assert stats.first_reached(x, y, 0.1) == 0
-    assert stats.first_reached(x, y, 0.5) is None
-    assert stats.restricted_times([50.0, None, 500.0], 200) == [50, 200, 200]
+    assert progress.first_reached(x, y, 0.3) == pytest.approx(50)
+    assert progress.first_reached(x, y, 0.1) == 0
+    assert progress.first_reached(x, y, 0.5) is None
+    assert progress.restricted_times([50.0, None, 500.0], 200) == [50, 200, 200]
 
 
 def test_median_time_counts_the_runs_that_never_arrived() -> None:
     # Kaplan-Meier: survival 2/3 at 10, then 1/3 at 20; dropping the censored run would give 10
-    found = stats.time_to_target([10, 20, None], [30, 30, 30])
+    found = progress.time_to_target([10, 20, None], [30, 30, 30])
     assert (found.num_reached, found.n, found.median) == (2, 3, 20)
-    assert stats.time_to_target([10, None, None], [30, 30, 30]).median is None
-    assert stats.time_to_target([None], [30]).median is None
+    assert progress.time_to_target([10, None, None], [30, 30, 30]).median is None
+    assert progress.time_to_target([None], [30]).median is None
     # a run that stopped at 5 says nothing about 10: of two still watched, one arrives
-    assert stats.time_to_target([10, None, None], [30, 5, 30]).median == 10
+    assert progress.time_to_target([10, None, None], [30, 5, 30]).median == 10
 
 
 def test_areas_by_hand() -> None:
     x, y = [0, 100, 200], [0.2, 0.4, 0.4]
-    assert stats.value_at(x, y, 50) == pytest.approx(0.3)
-    assert stats.value_at(x, y, 201) is None
-    assert stats.mean_height(x, y, 200) == pytest.approx(0.35)
-    assert stats.mean_height(x, y, 50) == pytest.approx(0.25)
-    assert stats.mean_height(x, y, 201) is None
-    assert stats.mean_height(x, y, 0) == 0.2
+    assert progress.value_at(x, y, 50) == pytest.approx(0.3)
+    assert progress.value_at(x, y, 201) is None
+    assert progress.mean_height(x, y, 200) == pytest.approx(0.35)
+    assert progress.mean_height(x, y, 50) == pytest.approx(0.25)
+    assert progress.mean_height(x, y, 201) is None
+    assert progress.mean_height(x, y, 0) == 0.2
 
 
 @pytest.mark.parametrize("n", [3, 5, 10])

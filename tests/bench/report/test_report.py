@@ -423,9 +423,9 @@ def test_the_report_never_loads_torch() -> None:
 
 
 def test_seconds_of_a_shared_machine_are_withheld(tmp_path: Path) -> None:
-    for arm, load in (("ppo", 0.9), ("grpo", 2.4)):
+    for arm, wanting in (("ppo", 0.9), ("grpo", 2.4)):
         run = make_run(tmp_path / "runs", arm, 0)
-        lines = [json.loads(line) | {"perf/load": load} for line in (run / "steps.jsonl").read_text().splitlines()]
+        lines = [json.loads(line) | {"perf/load": wanting} for line in (run / "steps.jsonl").read_text().splitlines()]
         (run / "steps.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     shown = {row["arm"]: row for row in rows(cost(comparisons_in(loaded(tmp_path / "runs"))))}
     assert shown["grpo"]["seconds"] == shown["grpo"]["s/step"] == shown["grpo"]["MFU"] == "shared machine"

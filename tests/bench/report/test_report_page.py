@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from bench.ground.errors import UserError
-from bench.report.command import ReportConfig, report, report_command
+from bench.report.command import ReportConfig, Wanted, report, report_command
 from tests.bench.factory import make_run
 
 BROWSER = next(
@@ -37,7 +37,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
         make_run(root / "runs", "ppo", seed, gain=0.2, completion=EVIL)
         make_run(root / "runs", "grpo", seed, gain=0.3, status="diverged" if seed == 2 else "finished")
         make_run(root / "runs", "dapo_50%", seed, algo="dapo", gain=0.4)
-    return report([root / "runs"], root / "out", title="A study")
+    return report([root / "runs"], root / "out", Wanted(title="A study"))
 
 
 def test_every_table_and_figure_is_written_in_every_form(page: Path) -> None:

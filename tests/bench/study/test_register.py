@@ -7,8 +7,9 @@ import pytest
 
 from bench.ground.errors import UserError
 from bench.ground.registration import Registration, registration_of
+from bench.study.file import contrast_of, read_study
 from bench.study.register import register
-from bench.study.schedule import contrast_of, read_study, schedule
+from bench.study.schedule import schedule
 from tests.bench.study.test_tune import arm, study
 
 PROMISED = replace(study(arm("grpo"), arm("ppo")), primary=[("ppo", "grpo")], margin=0.02)

@@ -14,8 +14,9 @@ from bench.ground.errors import UserError
 from bench.report.tables import Table
 from bench.study import transfer
 from bench.study.compare import CompareConfig, compare, study_of
+from bench.study.file import READY, parse_arm, parse_settings, read_study
 from bench.study.launch import Outcome, estimate_s, lock_folder, minutes, split_ended
-from bench.study.schedule import READY, Arm, Planned, Study, parse_arm, parse_settings, read_study, schedule
+from bench.study.schedule import Arm, Planned, Study, schedule
 
 GRPO, PPO = Arm(name="grpo", tree={"algo_name": "grpo"}), Arm(name="ppo", tree={"algo_name": "ppo"})
 RUNS = Path("runs")

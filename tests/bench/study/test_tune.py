@@ -10,8 +10,9 @@ import pytest
 
 from bench.ground.errors import UserError
 from bench.report.tables import Table
+from bench.study.file import parse_arm
 from bench.study.launch import Outcome
-from bench.study.schedule import Arm, Planned, Study, Tuning, parse_arm
+from bench.study.schedule import Arm, Planned, Study, Tuning
 from bench.study.sensitivity import basins, cost, curve, width
 from bench.study.tune import (
     FIRST_SEED,
