@@ -6,7 +6,6 @@ each made at Pocock's level, so that all of them together err at most 5% of the 
 
 import json
 import math
-import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,8 +13,8 @@ from typing import Any
 
 from bench.gate.verdict import Finding, Status
 from bench.ground.errors import UserError
-from bench.report.groups import figures
-from bench.report.records import find_runs, load
+from bench.ground.files import read_json, read_rows
+from bench.report.records import find_runs, run_row
 from bench.stats import MIN_T, POCOCK, Difference, estimate, paired, unpaired
 
 
@@ -37,33 +36,78 @@ def read_runs(folder: Path) -> dict[str, Results]:
         UserError: no runs there, or one arm under several settings.
     """
     try:
-        with tempfile.TemporaryDirectory() as cache:
-            frame = figures(load(find_runs([folder]), Path(cache)))
+        paths = find_runs([folder])
     except FileNotFoundError as error:
         raise UserError(str(error)) from error
-    frame = frame.sort_values(["started_at", "path"]).drop_duplicates(["arm", "setting_key", "seed"], keep="last")
+    arms: dict[str, list[Mapping[str, Any]]] = {}
+    for path in paths:
+        row = run_row(path)
+        arms.setdefault(row["arm"], []).append(row)
     found: dict[str, Results] = {}
-    for (arm, setting), runs in frame.groupby(["arm", "setting_key"], sort=False):
-        if arm in found:
+    for arm, rows in arms.items():
+        if len({row["setting_key"] for row in rows}) > 1:
             raise UserError(f"{folder}: arm {arm} was run under several settings; give a folder of one")
-        found[str(arm)] = results_of(runs.to_dict("records"), str(setting))
+        found[arm] = results_of(rows)
     return found
 
 
-def results_of(rows: Sequence[Mapping[str, Any]], setting: str) -> Results:
-    """From one row a run. A run that did not finish, or was not tested after training, is lost."""
-    accuracy, lost = dict[int, float](), dict[int, str]()
+def results_of(rows: Sequence[Mapping[str, Any]]) -> Results:
+    """From one row a run. A run that did not finish, is there twice, or has no whole test is lost."""
+    accuracy, starts, lost = dict[int, float](), list[float](), dict[int, str]()
     for row in rows:
-        value, step = (float(row.get(name, math.nan)) for name in ("final_accuracy", "final_step"))
-        if row["status"] != "finished":
-            lost[int(row["seed"])] = " ".join(filter(None, (str(row["status"]), str(row["message"]))))
-        elif not math.isfinite(value) or not step > 0:
-            lost[int(row["seed"])] = "no test accuracy after training"
+        seed = int(row["seed"])
+        if seed in accuracy or seed in lost:
+            lost[seed] = "is recorded twice"
+        elif row["status"] != "finished":
+            lost[seed] = " ".join(filter(None, (str(row["status"]), str(row["message"]))))
         else:
-            accuracy[int(row["seed"])] = value
-    starts = [float(row["start_accuracy"]) for row in rows if math.isfinite(float(row.get("start_accuracy", math.nan)))]
+            try:
+                start, accuracy[seed] = tested(Path(row["path"]))
+                starts += [] if start is None else [start]
+            except UserError as error:
+                lost[seed] = str(error)
+    kept = {seed: value for seed, value in accuracy.items() if seed not in lost}
     start = sum(starts) / len(starts) if starts else None
-    return Results(setting=setting, accuracy=accuracy, start=start, lost=lost, preset=str(rows[0]["preset"]))
+    first = rows[0]
+    return Results(setting=first["setting_key"], accuracy=kept, start=start, lost=lost, preset=str(first["preset"]))
+
+
+def tested(path: Path) -> tuple[float | None, float]:
+    """Accuracy on the test split before training (None where it was not tested then) and after it.
+
+    Raises:
+        UserError: there is none after training, or a row of the test split is not whole. No row stands for another.
+    """
+    found: dict[float, float] = {}
+    for row in read_rows(path / "evals.jsonl"):
+        if row.get("split") not in ("test", "validation"):
+            raise UserError(f"an evaluation of the split {row.get('split')!r}")
+        if row["split"] == "test":
+            step, value = (number_of(row, name) for name in ("step", "accuracy"))
+            if not 0 <= value <= 1:
+                raise UserError(f"accuracy {value} is not in [0, 1]")
+            if step in found:
+                raise UserError(f"two tests at step {step:g}")
+            found[step] = value
+    last = max(found, default=0)
+    if not last > 0:
+        raise UserError("no test accuracy after training")
+    steps = read_json(path / "summary.json").get("steps", last)
+    if steps != last:
+        raise UserError(f"the last test is at step {last:g}, and training ended at step {steps}")
+    return found.get(0), found[last]
+
+
+def number_of(row: Mapping[str, Any], name: str) -> float:
+    """A finite number.
+
+    Raises:
+        UserError: it is missing or something else.
+    """
+    value = row.get(name)
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        raise UserError(f"the {name} of a test is {value!r}, not a number")
+    return float(value)
 
 
 def judge_accuracy(subject: str, head: Results, base: Results, margin: float, level: float) -> Finding:
@@ -74,6 +118,8 @@ def judge_accuracy(subject: str, head: Results, base: Results, margin: float, le
         return told(subject, "cannot judge", "the base has lost runs", margin, detail=words(base.lost))
     if head.lost:
         return told(subject, "worse", "runs without a result", margin, detail=words(head.lost))
+    if gap := unmatched(head.accuracy, base.accuracy):
+        return told(subject, gap[0], gap[1], margin)
     difference = differ(head.accuracy, base.accuracy, level)
     sizes = f"{len(head.accuracy)} runs against {len(base.accuracy)}"
     if difference is None or difference.low is None or difference.high is None:
@@ -94,8 +140,22 @@ def judge_accuracy(subject: str, head: Results, base: Results, margin: float, le
     )
 
 
+def unmatched(head: Mapping[int, float], base: Mapping[int, float]) -> tuple[Status, str] | None:
+    """What one side has of runs and the other lacks: shared seeds must be all, others as many."""
+    shared = bool(set(head) & set(base))
+    gone = set(base) - set(head) if shared else set(range(len(base) - len(head)))
+    extra = set(head) - set(base) if shared else set(range(len(head) - len(base)))
+    if gone:
+        which = f"seeds {', '.join(map(str, sorted(gone)))}" if shared else f"{len(gone)} runs"
+        return "worse", f"{which} of the base are gone"
+    if extra:
+        which = f"seeds {', '.join(map(str, sorted(extra)))}" if shared else f"{len(extra)} runs"
+        return "cannot judge", f"the base lacks {which} of the head"
+    return None
+
+
 def differ(head: Mapping[int, float], base: Mapping[int, float], level: float) -> Difference | None:
-    """Head minus base, paired where the base has every seed of the head, else as independent runs."""
+    """Head minus base, paired where both have the same seeds, else as independent runs."""
     if min(len(head), len(base)) < MIN_T:
         return None
     if set(head) <= set(base):

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from bench.gate.accuracy import Results
+from bench.gate.accuracy import Results, number_of
 from bench.gate.verdict import signed
 from bench.ground.errors import UserError
 from bench.ground.files import read_json, write_json
@@ -32,12 +32,19 @@ def read_baseline(path: Path) -> Results:
     """
     content = read_json(path)
     try:
-        accuracy = {int(seed): float(value) for seed, value in content["accuracy"].items()}
+        accuracy = {int(seed): number_of(content["accuracy"], seed) for seed in content["accuracy"]}
+        if not all(0 <= value <= 1 for value in accuracy.values()):
+            raise ValueError("an accuracy is not in [0, 1]")
         return Results(
             setting=json.dumps(content["setting"], sort_keys=True), accuracy=accuracy, start=content["start"]
         )
-    except (KeyError, AttributeError, ValueError) as error:
+    except (KeyError, TypeError, AttributeError, ValueError, UserError) as error:
         raise UserError(f"{path}: not a baseline of accuracies: {error}") from error
+
+
+def method_of(path: Path) -> str:
+    """Whose baseline it is."""
+    return str(read_json(path).get("method"))
 
 
 def move_baseline(path: Path, subject: str, results: Results, reason: str) -> str:

@@ -3,7 +3,7 @@
 import os
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,8 +15,9 @@ import tyro
 from algorithms import ALGORITHMS
 from bench.gate import outputs
 from bench.gate.accuracy import Results, judge_accuracy, level_of, read_runs, told
-from bench.gate.baselines import baseline_path, move_baseline, place_of, read_baseline
+from bench.gate.baselines import baseline_path, method_of, move_baseline, place_of, read_baseline
 from bench.gate.costs import Side, check_costs
+from bench.gate.moved import moved_here
 from bench.gate.tolerances import Tolerances, parse_tolerances, tolerance_of
 from bench.gate.training import Trained, check_accuracy, write_study
 from bench.gate.trees import base_tree, head
@@ -95,10 +96,13 @@ def check(config: CheckConfig) -> int:
         base = stack.enter_context(base_tree(config.base)) if config.base else None
         for finding in gate.findings(base):
             findings.append(finding)
-    facts = [*gate.facts(), f"{time.monotonic() - start:.0f} s"]
+        loud = moved_here(base, config.baselines or BASELINES)
+    facts = [*loud, *gate.facts(), f"{time.monotonic() - start:.0f} s"]
     summary = os.environ.get("GITHUB_STEP_SUMMARY")
     outputs.write(findings, facts, config.out, Path(summary) if summary else None)
     print(outputs.terminal(findings))
+    for line in loud:
+        print(line)
     print(f"{outputs.headline(findings)}\n{config.out}")
     return EXIT_CODES[overall(findings)]
 
@@ -222,14 +226,32 @@ class Gate:
         """Tier 3, by runs that were made elsewhere."""
         config = self.config
         assert config.runs is not None
-        base = read_runs(config.against) if config.against is not None and config.against.is_dir() else None
-        for name, ours in read_runs(config.runs).items():
-            path = config.against or place_of(ours, name, config.baselines or BASELINES)
-            theirs = self.stored(path) if base is None else base.get(name)
+        head = read_runs(config.runs)
+        base = self.held_against(head)
+        for name in (name for name in base if name not in head):
+            yield told(name, "worse", f"no {name} in {config.runs}", self.margin, detail="the base has runs of it")
+        for name, ours in head.items():
+            path, theirs = config.against or place_of(ours, name, config.baselines or BASELINES), base.get(name)
             if theirs is None:
                 yield self.without(name, path)
             else:
                 yield judge_accuracy(name, ours, theirs, self.margin, level_of(1))
+
+    def held_against(self, head: Mapping[str, Results]) -> dict[str, Results]:
+        """Method -> what its runs are held against: every method of the base, also those that the head lacks."""
+        against = self.config.against
+        if against is not None and against.is_dir():
+            found = read_runs(against)
+        elif against is not None:
+            found = {method_of(against): read_baseline(against)}
+        else:
+            folders = {place_of(ours, n, self.config.baselines or BASELINES).parent for n, ours in head.items()}
+            files = [file for folder in sorted(folders) for file in sorted(folder.glob("*.json"))]
+            places = {place_of(ours, n, self.config.baselines or BASELINES) for n, ours in head.items()}
+            kept = [(file, read_baseline(file)) for file in files]
+            settings = {ours.setting for ours in head.values()}
+            found = {method_of(f): base for f, base in kept if f in places or base.setting in settings}
+        return {name: base for name, base in found.items() if not self.config.algo or name in self.config.algo}
 
     def move(self) -> Iterator[str]:
         """Store what is found; a line each."""

@@ -4,6 +4,7 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
+from bench.ground.orphans import end_with_parent
 from bench.study.launch import Launcher, lock, split
 from bench.study.schedule import read, schedule
 
@@ -16,4 +17,5 @@ def main(file: str, folder: Path, count: int, jobs: int) -> None:
 
 
 if __name__ == "__main__":
+    end_with_parent()
     main(sys.argv[1], Path(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4]))

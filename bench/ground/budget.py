@@ -31,7 +31,7 @@ class Budget:
         """Read `kind=N`.
 
         Raises:
-            UserError: unknown kind, or no number of 0 or more (0 evaluates only).
+            UserError: unknown kind, or no number above 0.
         """
         word, _, number = text.partition("=")
         kind, amount = KINDS.get(word), _number(number)
@@ -57,4 +57,4 @@ def _number(text: str) -> float | None:
         number = float(text)
     except ValueError:
         return None
-    return number if math.isfinite(number) and number >= 0 and text[:1].isdigit() else None
+    return number if math.isfinite(number) and number > 0 and text[:1].isdigit() else None

@@ -18,11 +18,11 @@ from bench.report.gallery import draw
 from bench.report.groups import Setting, settings
 from bench.report.hardware import hardware
 from bench.report.health import stability, verifier
-from bench.report.listing import arms, provenance, runs
+from bench.report.listing import arms, provenance, runs, unread
 from bench.report.page import examples, write
 from bench.report.records import Records, find_runs, load
 from bench.report.results import comparisons, results
-from bench.report.tables import Table
+from bench.report.tables import Table, plain_text
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,9 +89,8 @@ def report(
     pictures = [f"![{figure.title}](figures/{figure.name}.png)\n\n{figure.caption}\n" for figure in figures]
     said = [line for line in (question, *introduction(found, records)) if line]
     (out / "summary.md").write_text("\n".join(table.markdown() for table in tables[:2]))
-    (out / "report.md").write_text(
-        "\n".join([f"# {title}\n", *(f"{line}\n" for line in said), *(t.markdown() for t in tables), *pictures])
-    )
+    opening = [f"# {plain_text(title)}\n", *(f"{plain_text(line)}\n" for line in said)]
+    (out / "report.md").write_text("\n".join([*opening, *(table.markdown() for table in tables), *pictures]))
     page = out / "index.html"
     write(page, title=title, summary=said, tables=tables, figures=figures, examples=examples(found, records))
     return page
@@ -113,6 +112,7 @@ def _tables(found: Sequence[Setting], records: Records, reference: str | None, t
         verifier(found),
         provenance(found),
         runs(found),
+        unread(records),
     )
     return [table for table in tables if table is not None and table.rows]
 
@@ -125,6 +125,8 @@ def introduction(found: Sequence[Setting], records: Records) -> list[str]:
         + "; ".join(f"{setting.label} ({', '.join(arm.name for arm in setting.arms)})" for setting in found)
         + ". Only runs of one setting (same data, model, budget and evaluation) are compared."
     ]
+    if len(records.unread):
+        lines.append(f"{len(records.unread)} folder(s) could not be read and are left out; the last table says why.")
     if any(model.startswith("embedded") for model in records.runs["model"]):
         lines.append(
             "The embedded model has under half a million parameters and was given planted errors at its cold start; "

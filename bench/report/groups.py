@@ -140,8 +140,9 @@ def _from_evals(evals: Frame) -> Frame:
         )
         if c in test
     ]
-    by_run = test.groupby("path", observed=True)[wanted]
-    out = by_run.first().add_prefix("start_").join(by_run.last().add_prefix("final_"))
+    # whole rows: first() and last() would fill a missing figure from another row
+    start, final = (test.drop_duplicates("path", keep=k).set_index("path")[wanted] for k in ("first", "last"))
+    out = start.add_prefix("start_").join(final.add_prefix("final_"))
     out["accuracy_drawdown"] = _drawdown(evals[evals["split"] == "validation"].sort_values("step"), "accuracy")
     return out
 

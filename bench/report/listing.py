@@ -7,7 +7,7 @@ from typing import Any, cast
 
 from bench.ground.tree import flatten
 from bench.report.groups import Arm, Setting
-from bench.report.records import Frame
+from bench.report.records import Frame, Records
 from bench.report.tables import Cell, Row, Table, number, percent, text
 
 HIDDEN = ("seed", "out", "name", "arm", "quiet", "track", "checkpoint_every", "completions_per_step")
@@ -34,6 +34,16 @@ def runs(settings: Sequence[Setting]) -> Table:
     """One row a run, whatever became of it."""
     rows = [_run(s, arm, int(seed), row) for s in settings for arm in s.arms for seed, row in arm.runs.iterrows()]
     return Table(name="runs", title="Every run", note="Failed and diverged runs included.", rows=rows)
+
+
+def unread(records: Records) -> Table:
+    """What lay among the runs and is in no figure, with the reason."""
+    rows: list[Row] = [
+        {"folder": text(Path(row["path"]).name), "reason": text(row["unread"])}
+        for row in records.unread.to_dict("records")
+    ]
+    note = "None of this report's figures holds anything of these folders."
+    return Table(name="unread", title="Folders that could not be read", note=note, rows=rows)
 
 
 def _run(setting: Setting, arm: Arm, seed: int, row: Frame) -> Row:

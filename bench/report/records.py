@@ -2,9 +2,9 @@
 
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pandas
 import pyarrow as pa
@@ -12,7 +12,9 @@ import pyarrow.compute
 import pyarrow.json as arrow_json
 import pyarrow.parquet as pq
 
-from bench.ground.files import whole_rows
+from bench.ground.errors import UserError
+from bench.ground.files import read_json, row_of, whole_rows
+from bench.ground.sums import verify
 
 FILES = (
     "config.json",
@@ -24,8 +26,9 @@ FILES = (
     "eval_problems.jsonl",
 )
 EXACT = ("step", "data/", "cost/")  # columns kept in full precision: counters
-CACHE_VERSION = 1  # of the frames' meaning; a change makes every cache stale
+CACHE_VERSION = 2  # of the frames' meaning; a change makes every cache stale
 SHOWN_COMPLETIONS = 3  # rows kept from each end of completions.jsonl
+TABLES = ("runs", "steps", "evals", "problems", "completions")  # as they are cached
 Json = dict[str, Any]
 # pyarrow has no annotations and those of pandas are partial: both would only report themselves
 ArrowTable = Any
@@ -43,6 +46,7 @@ class Records:
     evals: Frame
     problems: Frame  # of the last test evaluation only
     completions: Frame  # the first and the last few
+    unread: Frame  # `path` and `unread`, the reason, of the folders that could not be read
 
 
 def find_runs(paths: Iterable[Path]) -> list[Path]:
@@ -84,7 +88,7 @@ def _stamp(path: Path) -> str:
 
 def _cached(cache: Path, stamps: dict[str, str]) -> dict[str, ArrowTable] | None:
     """Cached tables without the runs that changed or are not asked for; None when there is no usable cache."""
-    names = [f.name for f in fields(Records)]
+    names = list(TABLES)
     if not all((cache / f"{name}.parquet").exists() for name in names):
         return None
     tables = {name: pq.read_table(cache / f"{name}.parquet") for name in names}
@@ -99,23 +103,50 @@ def _cached(cache: Path, stamps: dict[str, str]) -> dict[str, ArrowTable] | None
 
 
 def _read(paths: Sequence[Path], stamps: dict[str, str]) -> dict[str, ArrowTable]:
-    parts: dict[str, list[ArrowTable]] = {f.name: [] for f in fields(Records)}
+    parts: dict[str, list[ArrowTable]] = {name: [] for name in TABLES}
     for path in paths:
-        parts["runs"].append(pa.Table.from_pylist([_run_row(path) | {"stamp": stamps[str(path)]}]))
-        parts["steps"].append(_compact(_jsonl(path / "steps.jsonl")))
-        parts["evals"].append(_jsonl(path / "evals.jsonl"))
-        parts["problems"].append(_last_test(_jsonl(path / "eval_problems.jsonl")))
-        parts["completions"].append(_ends(path / "completions.jsonl"))
-        for name in ("steps", "evals", "problems", "completions"):
-            table = parts[name][-1]
-            name_column = pa.array([str(path)] * table.num_rows, pa.string()).dictionary_encode()
-            parts[name][-1] = table.append_column("path", name_column)
+        for name, table in _one(path, stamps[str(path)]).items():
+            parts[name].append(table)
     return {name: _concat(tables) for name, tables in parts.items()}
 
 
-def _run_row(path: Path) -> Json:
-    """One run as a flat row: what tables group by, and the documents whole, as text."""
-    config, provenance = _json(path / "config.json"), _json(path / "provenance.json")
+def _one(path: Path, stamp: str) -> dict[str, ArrowTable]:
+    """One run's tables; of one that cannot be read, its folder and the reason alone."""
+    try:
+        tables = {
+            "runs": pa.Table.from_pylist([run_row(path) | {"stamp": stamp, "unread": ""}]),
+            "steps": _compact(numeric(_jsonl(path / "steps.jsonl"), "steps.jsonl")),
+            "evals": numeric(_jsonl(path / "evals.jsonl"), "evals.jsonl"),
+            "problems": _last_test(_jsonl(path / "eval_problems.jsonl")),
+            "completions": _ends(path / "completions.jsonl"),
+        }
+    except UserError as error:
+        row = {"path": str(path), "stamp": stamp, "unread": str(error)}
+        return {name: pa.Table.from_pylist([row] if name == "runs" else []) for name in TABLES}
+    for name in ("steps", "evals", "problems", "completions"):
+        column = pa.array([str(path)] * tables[name].num_rows, pa.string()).dictionary_encode()
+        tables[name] = tables[name].append_column("path", column)
+    return tables
+
+
+def run_row(path: Path) -> Json:
+    """One run as a flat row: what tables group by, and the documents whole, as text.
+
+    Raises:
+        UserError: it is no run, a file cannot be read, or was changed after the run had ended.
+    """
+    verify(path)
+    config = read_json(path / "config.json")
+    if "algo_name" not in config and "num_samples" in config:
+        raise UserError(f"{path}: an evaluation by `bench eval`, not a run")
+    try:
+        return _row(path, config)
+    except (LookupError, TypeError, ValueError, AttributeError) as error:
+        raise UserError(f"{path}: not the records of a run: {type(error).__name__}: {error}") from error
+
+
+def _row(path: Path, config: Json) -> Json:
+    provenance = read_json(path / "provenance.json")
     summary = _summary(path)
     return {
         "path": str(path),
@@ -138,9 +169,9 @@ def _run_row(path: Path) -> Json:
 
 def _summary(path: Path) -> Json:
     if (path / "summary.json").exists():
-        return _json(path / "summary.json")
+        return read_json(path / "summary.json")
     if (path / "failure.json").exists():
-        return {"status": "failed", "message": _json(path / "failure.json")["message"]}
+        return {"status": "failed", "message": read_json(path / "failure.json")["message"]}
     return {"status": "unfinished"}
 
 
@@ -164,15 +195,28 @@ def _setting_key(config: Json, provenance: Json) -> str:
     return json.dumps([equal, data, length, provenance.get("preset")], sort_keys=True)
 
 
-def _json(path: Path) -> Json:
-    return cast(Json, json.loads(path.read_text()))
-
-
 def _jsonl(path: Path) -> ArrowTable:
-    data = whole_rows(path)
-    if not data.strip():
-        return pa.table({})
-    return arrow_json.read_json(pa.BufferReader(data))
+    try:
+        data = whole_rows(path)
+        return arrow_json.read_json(pa.BufferReader(data)) if data.strip() else pa.table({})
+    except (OSError, ValueError) as error:
+        raise UserError(f"{path}: cannot be read: {str(error).splitlines()[0]}") from error
+
+
+def numeric(table: ArrowTable, name: str) -> ArrowTable:
+    """The table as it is.
+
+    Raises:
+        UserError: a column of figures holds something else, which no other run's figures could stand beside.
+    """
+    for field in table.schema:
+        kind, is_text = field.type, field.name in ("split", "task")
+        good = pa.types.is_string(kind) if is_text else pa.types.is_null(kind) or pa.types.is_primitive(kind)
+        if not good:
+            raise UserError(f"{name}: '{field.name}' holds {kind}")
+    if table.num_rows and "step" not in table.column_names:
+        raise UserError(f"{name}: rows without a step")
+    return table
 
 
 def _compact(table: ArrowTable) -> ArrowTable:
@@ -203,9 +247,12 @@ def _last_test(table: ArrowTable) -> ArrowTable:
 
 def _ends(path: Path) -> ArrowTable:
     """First and last completions of a run."""
-    lines = path.read_bytes().split(b"\n")[:-1] if path.exists() else []
+    try:
+        lines = whole_rows(path).split(b"\n")[:-1]
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read: {error.strerror}") from error
     few = lines if len(lines) <= 2 * SHOWN_COMPLETIONS else lines[:SHOWN_COMPLETIONS] + lines[-SHOWN_COMPLETIONS:]
-    rows = [cast(Json, json.loads(line)) for line in few]
+    rows = [row_of(line, str(path)) for line in few]
     return pa.Table.from_pylist(
         [{k: v if isinstance(v, str) else json.dumps(v) for k, v in row.items()} for row in rows]
     )
@@ -221,4 +268,8 @@ def _concat(tables: Sequence[ArrowTable]) -> ArrowTable:
 
 def _records(tables: dict[str, ArrowTable]) -> Records:
     frames = {name: table.to_pandas(self_destruct=True, split_blocks=True) for name, table in tables.items()}
-    return Records(**frames)
+    bad = frames["runs"]["unread"] != ""
+    unread, frames["runs"] = frames["runs"].loc[bad, ["path", "unread"]], frames["runs"][~bad].reset_index(drop=True)
+    if frames["runs"].empty:
+        raise UserError("no run can be read: " + "; ".join(unread["unread"].head(3)))
+    return Records(**frames, unread=unread)

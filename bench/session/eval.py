@@ -1,5 +1,6 @@
 """`bench eval`: a model, a checkpoint or a run on held-out problems of one task or several."""
 
+import math
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -10,6 +11,7 @@ from bench.engines.build import rollout_engine
 from bench.evaluate import describe, judge, problem_rows, summarise
 from bench.ground.errors import UserError
 from bench.ground.files import read_json, write_json
+from bench.ground.sums import verify
 from bench.machine.provenance import provenance
 from bench.meter import Meter
 from bench.models.load import encode, load_model, load_tokenizer, locate, pick_device, weights_for
@@ -59,6 +61,7 @@ class EvalCommand:
 
 def examine(command: EvalCommand) -> int:
     """Evaluate, record, print; returns the exit code."""
+    refuse(command)
     run = run_settings(command.model)
     names: tuple[str, ...] = command.task or ((run["task_name"],) if run else ("gsm8k",))
     if (command.data is not None or command.set) and len(names) > 1:
@@ -70,6 +73,8 @@ def examine(command: EvalCommand) -> int:
         raise UserError(str(error)) from error
     budget = command.max_new_tokens or default_budget(command.model, run)
     location = locate(command.model, next(iter(names)))
+    if run is not None:
+        verify(Path(location).parent, "model/")
     device = pick_device(command.engine.device)
     meter, display = Meter(device), Display(quiet=command.quiet)
     with meter.phase("load"):
@@ -101,6 +106,20 @@ def examine(command: EvalCommand) -> int:
     recorder.close({"status": "finished"})
     display.always(str(recorder.path))
     return 0
+
+
+def refuse(command: EvalCommand) -> None:
+    """Refuse what nothing can be sampled by.
+
+    Raises:
+        UserError: says which.
+    """
+    if not (command.temperature > 0 and math.isfinite(command.temperature)):
+        raise UserError(f"--temperature {command.temperature}: must be a number above 0")
+    if not 0 < command.top_p <= 1:
+        raise UserError(f"--top-p {command.top_p}: must lie in (0, 1]")
+    if command.max_new_tokens is not None and command.max_new_tokens <= 0:
+        raise UserError(f"--max-new-tokens {command.max_new_tokens}: must be above 0")
 
 
 def run_settings(model: str) -> dict[str, Any] | None:

@@ -11,6 +11,7 @@ from torch import Tensor
 from bench.evaluate import describe, judge, problem_rows, summarise
 from bench.ground.errors import UserError
 from bench.ground.files import read_json, write_json
+from bench.ground.sums import SUMS, seal, unseal, verify
 from bench.ground.tree import Tree
 from bench.loop import NoSignalError, State, at_start, train, used
 from bench.meter import is_out_of_memory
@@ -50,11 +51,12 @@ def resume(path: Path, *, quiet: bool, ranks: Ranks = ALONE) -> int:
     Raises:
         UserError: nothing to resume, a run that has ended, or a checkpoint of other settings.
     """
+    verify(path)
     tree = read_json(path / "config.json")
     summary = path / "summary.json"
     if summary.exists() and read_json(summary).get("status") != "interrupted":
-        raise UserError(f"{path} has ended ({read_json(summary)['status']}): there is nothing to resume")
-    del tree["arm"]  # follows from the rest
+        raise UserError(f"{path} has ended ({read_json(summary).get('status')}): there is nothing to resume")
+    tree.pop("arm", None)  # follows from the rest
     chosen = from_tree(tree, str(path / "config.json"))
     chosen = replace(chosen, config=replace(chosen.config, quiet=quiet))
     loaded, recorder = loaded_parts(chosen, ranks), Recorder(path, ranks)
@@ -65,6 +67,8 @@ def resume(path: Path, *, quiet: bool, ranks: Ranks = ALONE) -> int:
         state, best, counts = checkpoint.load(latest_checkpoint(path), loaded)
     recorder.rewind(counts)
     ranks.meet()  # all have read the summary
+    if ranks.leads:
+        unseal(path)
     summary.unlink(missing_ok=True)
     display.say(f"resuming {path} after step {state.step}")
     return Session(loaded, recorder, display).drive(state, best)
@@ -195,6 +199,7 @@ class Session:
             if config.eval.every and state.step % config.eval.every:
                 self._validate(state, best)  # so that every curve reaches the end of its run
             if config.eval.checkpoint == "best":
+                verify(recorder.path / "checkpoint" / best_folder(best.step))
                 kept = load_model(str(recorder.path / "checkpoint" / best_folder(best.step)))
                 kept = cast("Any", kept).to(self.loaded.device)
                 self._evaluate(state, "test", weights_for(config.engine.rollout, kept))
@@ -208,7 +213,11 @@ class Session:
         accuracy = self._evaluate(state, "validation")
         if self.config.eval.checkpoint == "best" and accuracy > best.accuracy:
             best.accuracy, best.step = accuracy, state.step
-            self.loaded.trainer.save_model(self.recorder.path / "checkpoint" / best_folder(state.step))
+            folder = self.recorder.path / "checkpoint" / best_folder(state.step)
+            self.loaded.trainer.save_model(folder)
+            self.ranks.meet()
+            if self.ranks.leads:
+                seal(folder, [file for file in folder.rglob("*") if file.is_file() and file.name != SUMS])
             self.ranks.meet()
 
     def _evaluate(self, state: State, split: Split, weights: Iterator[tuple[str, Tensor]] | None = None) -> float:

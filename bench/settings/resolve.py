@@ -1,6 +1,7 @@
 """What the settings mean here: defaults that depend on model, task and machine, and what cannot work together."""
 
 import dataclasses
+import math
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, cast
@@ -127,8 +128,11 @@ def check(config: RunConfig) -> None:
         "critic.num-minibatches": config.critic.num_minibatches,
     }
     for name, value in positive.items():
-        if value <= 0:
-            raise UserError(f"--{name} {value}: must be above 0")
+        if not (value > 0 and math.isfinite(value)):
+            raise UserError(f"--{name} {value}: must be a number above 0")
+    for name, lr in (("optimizer.lr", config.optimizer.lr), ("critic.lr", config.critic.lr)):
+        if lr is not None and not (lr >= 0 and math.isfinite(lr)):
+            raise UserError(f"--{name} {lr}: must be a number of 0 or more")
     if config.sampling.top_p > 1:
         raise UserError(f"--sampling.top-p {config.sampling.top_p}: must lie in (0, 1]")
     if config.rollout_lag < 0:

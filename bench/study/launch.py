@@ -13,9 +13,11 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from threading import Event
-from typing import IO, Any, cast
+from typing import IO
 
 from bench.ground.errors import UserError
+from bench.ground.files import read_json
+from bench.ground.orphans import bound_to_me
 from bench.ground.tree import fingerprint
 from bench.settings.flags import to_toml
 from bench.study.schedule import Planned
@@ -39,14 +41,14 @@ def existing(runs: Path) -> dict[str, Path]:
     """Fingerprint -> run directory, of everything below `runs`; of two alike, the later."""
     found: dict[str, Path] = {}
     for config in sorted(runs.glob("*/config.json")):
-        found[fingerprint(json.loads(config.read_text()))] = config.parent
+        found[fingerprint(read_json(config))] = config.parent
     return found
 
 
 def status_of(path: Path) -> str:
     """As the run's summary has it; `unfinished` without one."""
     summary = path / "summary.json"
-    return str(json.loads(summary.read_text())["status"]) if summary.exists() else "unfinished"
+    return str(read_json(summary).get("status")) if summary.exists() else "unfinished"
 
 
 def wall_seconds(path: Path) -> float | None:
@@ -54,7 +56,7 @@ def wall_seconds(path: Path) -> float | None:
     summary, provenance = path / "summary.json", path / "provenance.json"
     if not summary.exists() or not provenance.exists():
         return None
-    started = datetime.fromisoformat(json.loads(provenance.read_text())["started_at"]).timestamp()
+    started = datetime.fromisoformat(read_json(provenance)["started_at"]).timestamp()
     return summary.stat().st_mtime - started
 
 
@@ -76,7 +78,7 @@ def estimate_s(to_do: Sequence[Planned], folders: Sequence[Path]) -> float | Non
     rates: dict[tuple[str, str, str], list[float]] = {}
     for folder in folders:
         for summary in folder.glob("*/summary.json"):
-            config, end = json.loads((summary.parent / "config.json").read_text()), json.loads(summary.read_text())
+            config, end = read_json(summary.parent / "config.json"), read_json(summary)
             seconds = wall_seconds(summary.parent)
             if end["status"] == "finished" and end["steps"] and seconds is not None:
                 kind = (config["algo_name"], config["task_name"], config["model"])
@@ -147,7 +149,7 @@ class Launcher:
         log.parent.mkdir(parents=True, exist_ok=True)
         command = [sys.executable, "-m", "bench", "run", *self._arguments(run, path)]
         threads = str(max(1, (os.cpu_count() or 1) // self.jobs))
-        environment = {"OMP_NUM_THREADS": threads, **os.environ}
+        environment = {"OMP_NUM_THREADS": threads, **os.environ, **bound_to_me()}
         with log.open("wb") as file:
             process = subprocess.Popen(
                 command,
@@ -180,7 +182,7 @@ class Launcher:
 
 
 def _message(path: Path) -> str:
-    summary = cast("dict[str, Any]", json.loads((path / "summary.json").read_text()))
+    summary = read_json(path / "summary.json")
     return str(summary.get("message") or "")
 
 
