@@ -211,8 +211,7 @@ def numeric(table: ArrowTable, name: str) -> ArrowTable:
     """
     for field in table.schema:
         kind, is_text = field.type, field.name in ("split", "task")
-        kind = kind.value_type if pa.types.is_list(kind) and field.name.endswith("_ci95") else kind
-        good = pa.types.is_string(kind) if is_text else pa.types.is_null(kind) or pa.types.is_primitive(kind)
+        good = pa.types.is_string(kind) == is_text
         if not good:
             raise UserError(f"{name}: '{field.name}' holds {kind}")
     if table.num_rows and "step" not in table.column_names:
