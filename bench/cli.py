@@ -1,5 +1,6 @@
 """Commands. Each imports what it needs when it is called, so that none waits for another's engines."""
 
+import errno
 import os
 import socket
 import sys
@@ -10,6 +11,8 @@ from pathlib import Path
 from bench.ground.errors import UserError
 
 Arguments = list[str]
+
+UNWRITABLE = (errno.ENOSPC, errno.EROFS, errno.EDQUOT, errno.EFBIG)
 
 USAGE = """usage: python -m bench COMMAND [--flags]
 
@@ -32,6 +35,15 @@ def main(arguments: Sequence[str]) -> int:
         return COMMANDS[arguments[0]](list(arguments[1:]))
     except UserError as error:
         return refuse(error)
+    except OSError as error:
+        if error.errno not in UNWRITABLE:
+            raise
+        return refuse(UserError(f"cannot write{at(error)}: {os.strerror(error.errno)}; free some space or take --out"))
+
+
+def at(error: OSError) -> str:
+    """Where, as far as the error says."""
+    return f" {error.filename}" if error.filename else ""
 
 
 def refuse(error: UserError) -> int:
@@ -47,10 +59,12 @@ def refuse(error: UserError) -> int:
 
 def run(arguments: Arguments) -> int:
     """Train one model on one task by one algorithm"""
+    from bench.ground.orphans import end_with_parent
     from bench.ranks import joined
     from bench.settings.flags import parse, take, to_toml
     from bench.settings.resolve import resolve
 
+    end_with_parent()
     without_hub()
     directory = take(arguments, "--resume")
     if directory is not None:

@@ -7,7 +7,7 @@ each made at Pocock's level, so that all of them together err at most 5% of the 
 import json
 import math
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ from typing import Any
 from bench.gate.verdict import Finding, Status
 from bench.ground.comparable import Terms, unequal_terms
 from bench.ground.errors import UserError
+from bench.ground.files import read_json, read_rows
 from bench.ground.runs import find_runs
 from bench.report.comparison import latest_runs
 from bench.report.records import load
@@ -41,7 +42,11 @@ def read_runs(folder: Path) -> dict[str, Results]:
         UserError: no runs there, or one arm under several settings.
     """
     with tempfile.TemporaryDirectory() as cache:
-        frame, left_out = latest_runs(figures_of_runs(load(find_runs([folder]), Path(cache))))
+        records = load(find_runs([folder]), Path(cache))
+        if records.unread:
+            path, why = next(iter(records.unread.items()))
+            raise UserError(f"{path} cannot be judged: {why}")
+        frame, left_out = latest_runs(figures_of_runs(records))
     found: dict[str, Results] = {}
     for (arm, key), runs in frame.groupby(["arm", "setting_key"], sort=False):
         if arm in found:
@@ -50,24 +55,70 @@ def read_runs(folder: Path) -> dict[str, Results]:
         lines = [
             f"{Path(path).name} is left out: {why}" for path, why in zip(earlier["path"], earlier["why"], strict=True)
         ]
-        found[str(arm)] = replace(results_of(runs.to_dict("records"), json.loads(key)), left_out=lines)
+        results = results_of(runs.to_dict("records"), json.loads(key))
+        twice = {int(seed): "is recorded twice" for seed in earlier["seed"]}
+        found[str(arm)] = replace(results, lost={**results.lost, **twice}, left_out=lines)
     return found
 
 
+def base_runs(against: Path | None) -> dict[str, Results] | None:
+    """Recorded runs to be held against, where it is a folder of them that was given."""
+    return read_runs(against) if against is not None and against.is_dir() else None
+
+
 def results_of(rows: Sequence[Mapping[str, Any]], terms: Terms) -> Results:
-    """From one row a run. A run that did not finish, or was not tested after training, is lost."""
-    accuracy, lost = dict[int, float](), dict[int, str]()
+    """From one row a run. A run that did not finish, or has no whole test after training, is lost."""
+    accuracy, starts, lost = dict[int, float](), list[float](), dict[int, str]()
     for row in rows:
-        value, step = (float(row.get(name, math.nan)) for name in ("final_accuracy", "final_step"))
+        seed = int(row["seed"])
         if row["status"] != "finished":
-            lost[int(row["seed"])] = " ".join(filter(None, (str(row["status"]), str(row["message"]))))
-        elif not math.isfinite(value) or not step > 0:
-            lost[int(row["seed"])] = "no test accuracy after training"
-        else:
-            accuracy[int(row["seed"])] = value
-    starts = [float(row["start_accuracy"]) for row in rows if math.isfinite(float(row.get("start_accuracy", math.nan)))]
+            lost[seed] = " ".join(filter(None, (str(row["status"]), str(row["message"]))))
+            continue
+        try:
+            start, accuracy[seed] = tested(Path(row["path"]))
+            starts += [] if start is None else [start]
+        except UserError as error:
+            lost[seed] = str(error)
     start = sum(starts) / len(starts) if starts else None
     return Results(terms=terms, accuracy=accuracy, start=start, lost=lost, preset=str(rows[0]["preset"]))
+
+
+def tested(path: Path) -> tuple[float | None, float]:
+    """Accuracy on the test split before training (None where it was not tested then) and after it.
+
+    Raises:
+        UserError: there is none after training, or a row of the test split is not whole. No row stands for another.
+    """
+    found: dict[float, float] = {}
+    for row in read_rows(path / "evals.jsonl"):
+        if row.get("split") not in ("test", "validation"):
+            raise UserError(f"an evaluation of the split {row.get('split')!r}")
+        if row["split"] == "test":
+            step, value = (number_of(row, name) for name in ("step", "accuracy"))
+            if not 0 <= value <= 1:
+                raise UserError(f"accuracy {value} is not in [0, 1]")
+            if step in found:
+                raise UserError(f"two tests at step {step:g}")
+            found[step] = value
+    last = max(found, default=0)
+    if not last > 0:
+        raise UserError("no test accuracy after training")
+    steps = read_json(path / "summary.json").get("steps", last)
+    if steps != last:
+        raise UserError(f"the last test is at step {last:g}, and training ended at step {steps}")
+    return found.get(0), found[last]
+
+
+def number_of(row: Mapping[str, Any], name: str) -> float:
+    """A finite number.
+
+    Raises:
+        UserError: it is missing or something else.
+    """
+    value = row.get(name)
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        raise UserError(f"the {name} of a test is {value!r}, not a number")
+    return float(value)
 
 
 def judge_accuracy(subject: str, head: Results, base: Results, margin: float, level: float) -> Finding:
@@ -80,6 +131,8 @@ def judge_accuracy(subject: str, head: Results, base: Results, margin: float, le
         )
     if head.lost:
         return accuracy_finding(subject, "worse", "runs without a result", margin, detail=lost_in_words(head.lost))
+    if gap := unmatched(head.accuracy, base.accuracy):
+        return accuracy_finding(subject, *gap, margin)
     difference = head_minus_base(head.accuracy, base.accuracy, level)
     sizes = f"{len(head.accuracy)} runs against {len(base.accuracy)}"
     if difference is None or difference.low is None or difference.high is None:
@@ -99,6 +152,27 @@ def judge_accuracy(subject: str, head: Results, base: Results, margin: float, le
         + little_to_lose(means[0], base.start, margin)
         + left_open(head, base),
     )
+
+
+def gone(head: Mapping[str, Results], base: Mapping[str, Results], folder: Path, margin: float) -> Iterator[Finding]:
+    """A finding for each arm of the base that the head has no runs of."""
+    for name in base:
+        if name not in head:
+            yield accuracy_finding(name, "worse", f"no {name} in {folder}", margin, detail="the base has runs of it")
+
+
+def unmatched(head: Mapping[int, float], base: Mapping[int, float]) -> tuple[Status, str] | None:
+    """What one side has of runs and the other lacks: shared seeds must be all, others as many."""
+    shared = bool(set(head) & set(base))
+    gone = set(base) - set(head) if shared else set(range(len(base) - len(head)))
+    extra = set(head) - set(base) if shared else set(range(len(head) - len(base)))
+    if gone:
+        which = f"seeds {', '.join(map(str, sorted(gone)))}" if shared else f"{len(gone)} runs"
+        return "worse", f"{which} of the base are gone"
+    if extra:
+        which = f"seeds {', '.join(map(str, sorted(extra)))}" if shared else f"{len(extra)} runs"
+        return "cannot judge", f"the base lacks {which} of the head"
+    return None
 
 
 def head_minus_base(head: Mapping[int, float], base: Mapping[int, float], level: float) -> Difference | None:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, cast
 
-from bench.gate.accuracy import Results
+from bench.gate.accuracy import Results, number_of
 from bench.gate.verdict import signature
 from bench.ground.comparable import CHECKSUMS, Terms, terms
 from bench.ground.errors import UserError
@@ -33,9 +33,11 @@ def read_baseline(path: Path) -> Results:
     """
     content = read_json(path)
     try:
-        accuracy = {int(seed): float(value) for seed, value in content["accuracy"].items()}
+        accuracy = {int(seed): number_of(content["accuracy"], seed) for seed in content["accuracy"]}
+        if not all(0 <= value <= 1 for value in accuracy.values()):
+            raise ValueError("an accuracy is not in [0, 1]")
         return Results(terms=stored_terms(content["setting"]), accuracy=accuracy, start=content["start"])
-    except (KeyError, AttributeError, TypeError, ValueError) as error:
+    except (KeyError, AttributeError, TypeError, ValueError, UserError) as error:
         raise UserError(f"{path}: not a baseline of accuracies: {error}") from error
 
 

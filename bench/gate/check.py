@@ -14,9 +14,10 @@ import tyro
 
 from algorithms import ALGORITHMS
 from bench.gate import outputs
-from bench.gate.accuracy import Results, accuracy_finding, judge_accuracy, level_of, read_runs
+from bench.gate.accuracy import Results, accuracy_finding, base_runs, gone, judge_accuracy, level_of, read_runs
 from bench.gate.baselines import baseline_of_results, baseline_path, move_baseline, read_baseline
 from bench.gate.costs import Side, check_costs
+from bench.gate.moved import moved_here
 from bench.gate.tolerances import Tolerances, parse_tolerances, tolerance_of
 from bench.gate.training import Trained, check_accuracy, write_study
 from bench.gate.trees import base_tree, head_commit
@@ -85,19 +86,17 @@ def check(config: CheckConfig) -> int:
     """
     refuse(config)
     config.out.mkdir(parents=True, exist_ok=True)
-    gate = Gate(config)
+    start, gate = time.monotonic(), Gate(config)
     if config.update_baseline:
-        for line in gate.move():
-            print(line)
+        print("\n".join(gate.move()))
         return 0
-    start = time.monotonic()
     with ExitStack() as stack:
         base = stack.enter_context(base_tree(config.base)) if config.base else None
         findings = list(gate.findings(base))
-    facts = [*gate.facts(), f"{time.monotonic() - start:.0f} s"]
+        loud = moved_here(base, config.baselines or BASELINES)
+    facts = [*loud, *gate.facts(), f"{time.monotonic() - start:.0f} s"]
     outputs.write(findings, facts, config.out, Path(s) if (s := os.environ.get("GITHUB_STEP_SUMMARY")) else None)
-    print(outputs.terminal(findings))
-    print(f"{outputs.headline(findings)}\n{config.out}")
+    print("\n".join([*loud, outputs.terminal(findings), outputs.headline(findings), str(config.out)]))
     return EXIT_CODES[overall(findings)]
 
 
@@ -220,8 +219,9 @@ class Gate:
         """Tier 3, by runs that were made elsewhere."""
         config = self.config
         assert config.runs is not None
-        base = read_runs(config.against) if config.against is not None and config.against.is_dir() else None
-        for name, ours in read_runs(config.runs).items():
+        head, base = read_runs(config.runs), base_runs(config.against)
+        yield from gone(head, base or {}, config.runs, self.margin)
+        for name, ours in head.items():
             path = config.against or baseline_of_results(ours, name, config.baselines or BASELINES)
             theirs = self.stored_baseline(path) if base is None else base.get(name)
             if theirs is None:
@@ -245,6 +245,6 @@ class Gate:
 
     def results_to_store(self) -> dict[str, Results]:
         """Of --runs, or of --seeds runs made now."""
-        if (runs := self.config.runs) is not None:
-            return read_runs(runs)
+        if self.config.runs is not None:
+            return read_runs(self.config.runs)
         return {n: self.training(n, "head", Path.cwd()).results(self.config.seeds) for n in self.trained}

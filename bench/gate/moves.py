@@ -8,7 +8,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 import transformers
@@ -70,7 +70,7 @@ def not_finite(value: float | str) -> bool:
 
 def check_golden(name: str, algorithm: type[Algorithm], path: Path) -> list[Finding]:
     """One finding for each group of numbers."""
-    entries: dict[str, Numbers] = read_json(path)["entries"] if path.exists() else {}
+    entries = entries_of(path)
     key = version(algorithm)
     if key not in entries:
         return [without_golden(name, key, list(entries))]
@@ -78,6 +78,19 @@ def check_golden(name: str, algorithm: type[Algorithm], path: Path) -> list[Find
     moves = moved_numbers(entries[key], new)
     added = [n for n in new if n not in entries[key]]
     return [group_finding(name, group, prefixes, entries[key], moves, added) for group, prefixes in GROUPS.items()]
+
+
+def entries_of(path: Path) -> dict[str, Numbers]:
+    """Version -> numbers; empty where there is no file.
+
+    Raises:
+        UserError: it is no golden.
+    """
+    entries: Any = read_json(path).get("entries") if path.exists() else {}
+    shaped = isinstance(entries, dict) and all(isinstance(n, dict) and n for n in cast(Any, entries).values())
+    if not shaped or not all(type(v) in (float, int, str) for n in entries.values() for v in n.values()):
+        raise UserError(f"{path}: not a golden: 'entries' must be numbers by version; --update-baseline writes one")
+    return entries
 
 
 def without_golden(name: str, key: str, known: Sequence[str]) -> Finding:
@@ -119,6 +132,7 @@ def move_golden(name: str, algorithm: type[Algorithm], path: Path, reason: str) 
     Raises:
         UserError: they moved under the same version, or one is not finite, or the method raises at its defaults.
     """
+    entries_of(path)
     content: dict[str, Any] = read_json(path) if path.exists() else {"method": name, "entries": {}, "history": []}
     entries, key, new = content["entries"], version(algorithm), measure(algorithm)
     if broken := [n for n, value in new.items() if not_finite(value) or n.endswith("/defaults/error")]:

@@ -13,6 +13,7 @@ import tomli_w
 from bench.gate.accuracy import Results, accuracy_finding, judge_accuracy, level_of, read_runs
 from bench.gate.verdict import Finding
 from bench.ground.errors import UserError
+from bench.ground.orphans import bound_to_me
 from bench.ground.tree import Tree
 from bench.study.launch import last_line
 
@@ -56,7 +57,7 @@ class Trained:
             code = subprocess.call(
                 [sys.executable, "-m", "bench.gate.seeds", *arguments],
                 cwd=self.tree,
-                env={**os.environ, "PYTHONPATH": str(self.tree)},
+                env={**os.environ, "PYTHONPATH": str(self.tree), **bound_to_me()},
                 stdout=file,
                 stderr=subprocess.STDOUT,
             )
@@ -79,13 +80,21 @@ def write_study(path: Path, subject: str, task: str, model: str, settings: Tree)
     return path
 
 
+def first_seeds(base: Results, size: int) -> Results:
+    """The seeds of a stored baseline that a look of this size runs; all of it where it has none of them."""
+    part = {seed: value for seed, value in base.accuracy.items() if seed < size}
+    return replace(base, accuracy=part or base.accuracy)
+
+
 def check_accuracy(head: Source, base: Source | Results, margin: float, sizes: Sequence[int], say: Say) -> Finding:
     """The first look that decides, or the last one. Base runs are made as they are needed."""
     level = level_of(len(sizes))
+    if isinstance(base, Results) and set(base.accuracy) == set(range(len(base.accuracy))):
+        sizes = sorted({min(size, len(base.accuracy)) for size in sizes})  # more seeds would have none to pair with
     finding = accuracy_finding(head.subject, "cannot judge", "no runs", margin)
     for size in sizes:
         try:
-            theirs = base if isinstance(base, Results) else base.results(size)
+            theirs = first_seeds(base, size) if isinstance(base, Results) else base.results(size)
         except UserError as error:
             return accuracy_finding(head.subject, "cannot judge", "the base cannot run", margin, detail=str(error))
         try:

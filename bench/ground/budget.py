@@ -31,11 +31,11 @@ class Budget:
         """Read `kind=N`.
 
         Raises:
-            UserError: unknown kind, or no number of 0 or more (0 evaluates only).
+            UserError: unknown kind, or no number above 0 (steps may be 0: evaluate only).
         """
         word, _, number = text.partition("=")
         kind, amount = KINDS.get(word), _number(number)
-        if kind is None or amount is None:
+        if kind is None or amount is None or (amount == 0 and kind != "steps"):
             *first, last = (f"{name}=N" for name in KINDS)
             raise UserError(f"--budget {text}: expected {', '.join(first)} or {last}")
         return Budget(kind=kind, amount=amount)

@@ -3,7 +3,7 @@
 import json
 import os
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from bench.ground.errors import UserError
 from bench.ground.tree import plain
@@ -28,9 +28,12 @@ def read_json(path: Path) -> dict[str, Any]:
         UserError: it is not there or cannot be read.
     """
     try:
-        return json.loads(path.read_text())
-    except (OSError, json.JSONDecodeError) as error:
+        content = json.loads(path.read_text())
+    except (OSError, ValueError, RecursionError) as error:
         raise UserError(f"{path}: cannot be read: {error}") from error
+    if not isinstance(content, dict):
+        raise UserError(f"{path}: not a JSON object")
+    return cast("dict[str, Any]", content)
 
 
 def sync_folder(path: Path) -> None:
@@ -49,8 +52,31 @@ def whole_rows(path: Path) -> bytes:
 
 
 def read_rows(path: Path) -> list[dict[str, Any]]:
-    """The rows of a `.jsonl` stream, without one that a kill tore. Empty where there is no file."""
-    return [json.loads(line) for line in whole_rows(path).splitlines()]
+    """The rows of a `.jsonl` stream, without one that a kill tore. Empty where there is no file.
+
+    Raises:
+        UserError: a whole row is no JSON object, or the file cannot be read; names the line.
+    """
+    try:
+        lines = whole_rows(path).split(b"\n")[:-1]
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read: {error.strerror}") from error
+    return [row_of(line, f"{path}, line {number}") for number, line in enumerate(lines, start=1)]
+
+
+def row_of(line: bytes, place: str) -> dict[str, Any]:
+    """One row.
+
+    Raises:
+        UserError: it is no JSON object.
+    """
+    try:
+        row = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise UserError(f"{place}: no JSON: {error}") from error
+    if not isinstance(row, dict):
+        raise UserError(f"{place}: not a JSON object")
+    return cast("dict[str, Any]", row)
 
 
 def sync_path(path: Path) -> None:

@@ -155,6 +155,7 @@ def introduction(found: Sequence[Comparison], records: Records) -> list[str]:
             "The embedded model has under half a million parameters and was given planted errors at its cold start; "
             "most of what training gains is undoing them. What it shows need not hold for a large model."
         )
+    lines += [f"{Path(path).name} is no run that can be read: {why}" for path, why in records.unread.items()]
     return [*lines, *left_out_in_words(found)]
 
 

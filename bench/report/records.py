@@ -1,8 +1,8 @@
 """Run directories -> data frames, through a parquet cache: a run is read once, and again only when its files change."""
 
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -13,6 +13,7 @@ import pyarrow.json as arrow_json
 import pyarrow.parquet as pq
 
 from bench.ground.comparable import key_of, terms
+from bench.ground.errors import UserError
 from bench.ground.files import whole_rows
 from bench.ground.runs import FAILURE, read_document, read_ending
 
@@ -25,6 +26,9 @@ FILES = (
     "evals.jsonl",
     "eval_problems.jsonl",
 )
+TABLES = ("runs", "steps", "evals", "problems", "completions")
+WORDS = ("split", "task", "path", "stamp")  # columns of text beside the figures
+DAMAGED = "damaged"  # status of a run whose rows cannot be read
 EXACT = ("step", "data/", "cost/")  # columns kept in full precision: counters
 CACHE_VERSION = 2  # of the frames' meaning; a change makes every cache stale
 SHOWN_COMPLETIONS = 3  # rows kept from each end of completions.jsonl
@@ -45,10 +49,29 @@ class Records:
     evals: Frame
     problems: Frame  # of the last test evaluation only
     completions: Frame  # the first and the last few
+    unread: Mapping[str, str] = field(default_factory=dict[str, str])  # folders that are no runs, with the reason
 
 
 def load(paths: Sequence[Path], cache: Path) -> Records:
-    """Records of the run directories `paths`, read from `cache` where nothing has changed."""
+    """Records of the run directories `paths`, read from `cache` where nothing has changed.
+
+    A folder that cannot be read never takes the others down: without its documents it is `unread`, and a run whose
+    rows are damaged stands among the runs with that as its status.
+    """
+    unread = {str(path): reason for path in paths if (reason := _unread(path))}
+    paths = [path for path in paths if str(path) not in unread]
+    return replace(_load(paths, cache), unread=unread)
+
+
+def _unread(path: Path) -> str:
+    try:
+        _run_row(path)
+    except (UserError, LookupError, TypeError, ValueError, AttributeError) as error:
+        return (str(error).splitlines() or [type(error).__name__])[0]
+    return ""
+
+
+def _load(paths: Sequence[Path], cache: Path) -> Records:
     stamps = {str(path): _stamp(path) for path in paths}
     kept = _cached(cache, stamps)
     have = set() if kept is None else set(kept["runs"]["path"].to_pylist())
@@ -72,7 +95,7 @@ def _stamp(path: Path) -> str:
 
 def _cached(cache: Path, stamps: dict[str, str]) -> dict[str, ArrowTable] | None:
     """Cached tables without the runs that changed or are not asked for; None when there is no usable cache."""
-    names = [f.name for f in fields(Records)]
+    names = TABLES
     if not all((cache / f"{name}.parquet").exists() for name in names):
         return None
     tables = {name: pq.read_table(cache / f"{name}.parquet") for name in names}
@@ -87,18 +110,40 @@ def _cached(cache: Path, stamps: dict[str, str]) -> dict[str, ArrowTable] | None
 
 
 def _read(paths: Sequence[Path], stamps: dict[str, str]) -> dict[str, ArrowTable]:
-    parts: dict[str, list[ArrowTable]] = {f.name: [] for f in fields(Records)}
+    parts: dict[str, list[ArrowTable]] = {name: [] for name in TABLES}
     for path in paths:
-        parts["runs"].append(pa.Table.from_pylist([_run_row(path) | {"stamp": stamps[str(path)]}]))
-        parts["steps"].append(_compact(_jsonl(path / "steps.jsonl")))
-        parts["evals"].append(_jsonl(path / "evals.jsonl"))
-        parts["problems"].append(_last_test(_jsonl(path / "eval_problems.jsonl")))
-        parts["completions"].append(_ends(path / "completions.jsonl"))
-        for name in ("steps", "evals", "problems", "completions"):
-            table = parts[name][-1]
+        row = _run_row(path)
+        streams: dict[str, ArrowTable] = {name: pa.table({}) for name in TABLES[1:]}
+        try:
+            streams = _streams(path)
+        except (UserError, LookupError, ValueError, pa.ArrowException) as error:
+            row |= {"status": DAMAGED, "message": (str(error).splitlines() or [type(error).__name__])[0]}
+        parts["runs"].append(pa.Table.from_pylist([row | {"stamp": stamps[str(path)]}]))
+        for name, table in streams.items():
             name_column = pa.array([str(path)] * table.num_rows, pa.string()).dictionary_encode()
-            parts[name][-1] = table.append_column("path", name_column)
+            parts[name].append(table.append_column("path", name_column))
     return {name: _concat(tables) for name, tables in parts.items()}
+
+
+def _streams(path: Path) -> dict[str, ArrowTable]:
+    return {
+        "steps": _compact(_figures(_jsonl(path / "steps.jsonl"), "steps.jsonl")),
+        "evals": _figures(_jsonl(path / "evals.jsonl"), "evals.jsonl"),
+        "problems": _last_test(_jsonl(path / "eval_problems.jsonl")),
+        "completions": _ends(path / "completions.jsonl"),
+    }
+
+
+def _figures(table: ArrowTable, name: str) -> ArrowTable:
+    """The table, unless text stands where every other run has figures.
+
+    Raises:
+        UserError: names the stream and the column.
+    """
+    for column in table.schema:
+        if pa.types.is_string(column.type) and column.name not in WORDS:
+            raise UserError(f"{name}: '{column.name}' holds text, not figures")
+    return table
 
 
 def _run_row(path: Path) -> Json:
@@ -144,11 +189,11 @@ def _jsonl(path: Path) -> ArrowTable:
 
 def _compact(table: ArrowTable) -> ArrowTable:
     """Measurements in single precision, counters as they are."""
-    for i, field in enumerate(table.schema):
-        exact = field.name.startswith(EXACT)
-        if pa.types.is_integer(field.type) or pa.types.is_floating(field.type):
-            kind = (pa.int32() if field.name == "step" else pa.float64()) if exact else pa.float32()
-            table = table.set_column(i, field.name, table.column(i).cast(kind))
+    for i, column in enumerate(table.schema):
+        exact = column.name.startswith(EXACT)
+        if pa.types.is_integer(column.type) or pa.types.is_floating(column.type):
+            kind = (pa.int32() if column.name == "step" else pa.float64()) if exact else pa.float32()
+            table = table.set_column(i, column.name, table.column(i).cast(kind))
     return table
 
 

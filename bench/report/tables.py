@@ -1,5 +1,6 @@
 """A table once: numbers for csv, text for people (md, LaTeX, HTML)."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +11,8 @@ from bench.report.records import Frame, pd
 from bench.stats import Difference, Estimate
 
 MISSING = "-"
+FORMULA = ("=", "+", "-", "@", "\t", "\r")  # how a spreadsheet's formulas begin
+TAG = re.compile(r"<(?=[A-Za-z/!?])")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,17 +50,28 @@ class Table:
 
     def markdown(self) -> str:
         """Heading, note and table."""
-        return f"## {self.title}\n\n{self.note}\n\n{self.shown.to_markdown(index=False, disable_numparse=True)}\n"
+        table = self.shown.to_markdown(index=False, disable_numparse=True)
+        return plain_text(f"## {self.title}\n\n{self.note}\n\n{table}\n")
 
     def write(self, folder: Path) -> None:
         """`<name>.csv`, `.md`, `.tex` and `.html`."""
-        self.data.to_csv(folder / f"{self.name}.csv", index=False)
+        self.data.map(inert).rename(columns=inert).to_csv(folder / f"{self.name}.csv", index=False)
         (folder / f"{self.name}.md").write_text(self.markdown())
         (folder / f"{self.name}.html").write_text(self.shown.to_html(index=False, border=0))
         escaped = self.shown.style.hide(axis="index").format(escape="latex").format_index(escape="latex", axis=1)
         caption = f"{self.title}. {self.note}".replace("%", r"\%").replace("_", r"\_").replace("&", r"\&")
         tex = escaped.to_latex(hrules=True, caption=caption, label=f"tab:{self.name}")
         (folder / f"{self.name}.tex").write_text(tex)
+
+
+def inert(value: object) -> object:
+    """A text that a spreadsheet would take for a formula, behind an apostrophe; anything else as it is."""
+    return f"'{value}" if isinstance(value, str) and value.startswith(FORMULA) else value
+
+
+def plain_text(markdown: str) -> str:
+    """Markdown in which names hold no HTML: `<` before what could open a tag is written out."""
+    return TAG.sub("&lt;", markdown)
 
 
 def _numbers(row: Row) -> dict[str, float | str | None]:

@@ -4,15 +4,19 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from pickle import UnpicklingError
 
 import torch
 
 from bench.ground.errors import UserError
+from bench.ground.sums import verify
 from bench.ground.tree import fingerprint
 from bench.loop import State
 from bench.session.loaded import Loaded
 from bench.session.record import Recorder
 from bench.settings.flags import overlay
+
+CONTENT = {"fingerprint", "processes", "step", "position", "counters", "algo", "best", "counts", "past"}
 
 
 @dataclass(kw_only=True)
@@ -65,7 +69,12 @@ def load(folder: Path, loaded: Loaded) -> tuple[State, Best, dict[str, int]]:
         UserError: it is of other settings, or cannot be read.
     """
     with readable(folder):
+        sealed = verify(folder)
         content = torch.load(folder / "state.pt", map_location=loaded.device, weights_only=True)
+    if not isinstance(content, dict) or not set(content) >= CONTENT:
+        raise UserError(f"{folder / 'state.pt'}: not the state of a run")
+    if not sealed and loaded.ranks.leads:
+        print(f"{folder} has no checksums (it is of an older version): a damaged file would not be noticed")
     if content["fingerprint"] != fingerprint(loaded.tree):
         raise UserError(f"{folder} is a checkpoint of other settings than {folder.parent.parent / 'config.json'}")
     if content["processes"] != loaded.ranks.size:
@@ -95,5 +104,6 @@ def readable(folder: Path) -> Generator[None]:
     """
     try:
         yield
-    except (OSError, RuntimeError, EOFError, ValueError) as error:
-        raise UserError(f"{folder}: the checkpoint cannot be read: {str(error).splitlines()[0]}") from error
+    except (OSError, RuntimeError, EOFError, ValueError, LookupError, UnpicklingError) as error:
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        raise UserError(f"{folder}: the checkpoint cannot be read: {reason}") from error

@@ -7,6 +7,7 @@ from typing import Any, cast
 from torch import Tensor
 
 from bench.evaluate import describe, judge, problem_rows, summarise
+from bench.ground.sums import SUMS, seal, verify
 from bench.ground.tree import Tree
 from bench.loop import NoSignalError, State, train, used
 from bench.meter import is_out_of_memory
@@ -131,6 +132,7 @@ class Session:
             if config.eval.every and state.step % config.eval.every:
                 self._validate(state, best)  # so that every curve reaches the end of its run
             if config.eval.checkpoint == "best" and best.step is not None:
+                verify(recorder.path / "checkpoint" / best_folder(best.step))
                 kept = load_model(str(recorder.path / "checkpoint" / best_folder(best.step)))
                 kept = cast("Any", kept).to(self.loaded.device)
                 self._evaluate(state, "test", weights_for(config.engine.rollout, kept))
@@ -144,7 +146,11 @@ class Session:
         accuracy = self._evaluate(state, "validation")
         if self.config.eval.checkpoint == "best" and accuracy is not None and best.is_beaten_by(accuracy):
             best.accuracy, best.step = accuracy, state.step
-            self.loaded.trainer.save_model(self.recorder.path / "checkpoint" / best_folder(state.step))
+            folder = self.recorder.path / "checkpoint" / best_folder(state.step)
+            self.loaded.trainer.save_model(folder)
+            self.ranks.meet()
+            if self.ranks.leads:
+                seal(folder, [file for file in folder.rglob("*") if file.is_file() and file.name != SUMS])
             self.ranks.meet()
 
     def _evaluate(self, state: State, split: Split, weights: Weights | None = None) -> float | None:

@@ -1,5 +1,6 @@
 """`bench eval`: a model, a checkpoint or a run on held-out problems of one task or several."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -14,6 +15,7 @@ from bench.engines.modules import plain_logprobs
 from bench.evaluate import describe, judge, problem_rows, summarise
 from bench.ground.errors import UserError
 from bench.ground.files import read_json, write_json
+from bench.ground.sums import verify
 from bench.ground.tree import Tree
 from bench.machine.provenance import provenance
 from bench.meter import Meter
@@ -78,6 +80,7 @@ class Examined:
 
 def examine(command: EvalCommand) -> int:
     """Evaluate, record, print; returns the exit code."""
+    refuse(command)
     run = run_settings(command.model)
     names: tuple[str, ...] = command.task or ((run["task_name"],) if run else ("gsm8k",))
     if (command.data is not None or command.set) and len(names) > 1:
@@ -108,6 +111,20 @@ def examine(command: EvalCommand) -> int:
     return 0
 
 
+def refuse(command: EvalCommand) -> None:
+    """Refuse what nothing can be sampled by.
+
+    Raises:
+        UserError: says which.
+    """
+    if not (command.temperature > 0 and math.isfinite(command.temperature)):
+        raise UserError(f"--temperature {command.temperature}: must be a number above 0")
+    if not 0 < command.top_p <= 1:
+        raise UserError(f"--top-p {command.top_p}: must lie in (0, 1]")
+    if command.max_new_tokens is not None and command.max_new_tokens <= 0:
+        raise UserError(f"--max-new-tokens {command.max_new_tokens}: must be above 0")
+
+
 def loaded_for(command: EvalCommand, names: Sequence[str], run: Tree | None, device: torch.device) -> Examined:
     """Tasks, problems and an engine that has been shown to compute what a plain forward pass does.
 
@@ -121,6 +138,8 @@ def loaded_for(command: EvalCommand, names: Sequence[str], run: Tree | None, dev
         raise UserError(str(error)) from error
     budget = command.max_new_tokens or default_budget(command.model, run)
     location = locate(command.model, next(iter(names)))
+    if run is not None:
+        verify(Path(location).parent, "model/")
     model = cast("Any", load_model(location)).to(device)
     tokenizer = load_tokenizer(location)
     longest = max((len(encode(tokenizer, p.prompt)) for part in problems.values() for p in part), default=1)

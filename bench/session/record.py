@@ -10,9 +10,11 @@ from typing import Any, TextIO
 
 from bench.ground.errors import UserError
 from bench.ground.files import read_rows, sync_folder, sync_path, write_json
+from bench.ground.sums import seal
 from bench.ranks import ALONE, Ranks
 
 STREAMS = ("steps", "evals", "eval_problems", "completions")
+SEALED = ("config.json", "provenance.json", "summary.json", *(f"{stream}.jsonl" for stream in STREAMS))
 Row = Mapping[str, Any]
 
 
@@ -95,6 +97,7 @@ class Recorder:
         folder = final.parent
         for file in self._files.values():
             os.fsync(file.fileno())
+        seal(partial, [path for path in partial.rglob("*") if path.is_file()])
         for path in (*partial.rglob("*"), partial):
             sync_path(path)
         partial.replace(final)
@@ -149,3 +152,4 @@ class Recorder:
         self._files = {}
         if self.ranks.leads:
             write_json(self.path / "summary.json", summary)
+            seal(self.path, [path for path in self.path.glob("*.json*") if path.name in SEALED])

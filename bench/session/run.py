@@ -6,6 +6,7 @@ from pathlib import Path
 
 from bench.ground.errors import UserError
 from bench.ground.files import read_json, write_json
+from bench.ground.sums import unseal, verify
 from bench.loop import at_start
 from bench.meter import is_out_of_memory
 from bench.models.load import latest_checkpoint
@@ -38,11 +39,12 @@ def resume(path: Path, *, quiet: bool, ranks: Ranks = ALONE) -> int:
     Raises:
         UserError: nothing to resume, a run that has ended, or a checkpoint of other settings.
     """
+    verify(path)
     tree = read_json(path / "config.json")
     summary = path / "summary.json"
     if summary.exists() and read_json(summary).get("status") != "interrupted":
-        raise UserError(f"{path} has ended ({read_json(summary)['status']}): there is nothing to resume")
-    del tree["arm"]  # follows from the rest
+        raise UserError(f"{path} has ended ({read_json(summary).get('status')}): there is nothing to resume")
+    tree.pop("arm", None)  # follows from the rest
     chosen = from_tree(tree, str(path / "config.json"))
     chosen = replace(chosen, config=replace(chosen.config, quiet=quiet))
     loaded, recorder = loaded_parts(chosen, ranks), Recorder(path, ranks)
@@ -53,6 +55,8 @@ def resume(path: Path, *, quiet: bool, ranks: Ranks = ALONE) -> int:
         state, best, counts = checkpoint.load(latest_checkpoint(path), loaded)
     recorder.rewind(counts)
     ranks.meet()  # all have read the summary
+    if ranks.leads:
+        unseal(path)
     summary.unlink(missing_ok=True)
     display.say(f"resuming {path} after step {state.step}")
     return Session(loaded, recorder, display).drive(state, best)

@@ -1,6 +1,7 @@
 """What the settings mean here: defaults that depend on model, task and machine, and what cannot work together."""
 
 import dataclasses
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -114,8 +115,7 @@ def check(config: RunConfig) -> None:
     Raises:
         UserError: says which, and what would do.
     """
-    _ = config.parsed_budget  # refuses what cannot be read
-    group = config.algo.group_size
+    _, group = config.parsed_budget, config.algo.group_size  # the first refuses what cannot be read
     positive = {
         "samples-per-step": config.samples_per_step,
         "sampling.max-new-tokens": config.sampling.generation_budget,
@@ -131,6 +131,7 @@ def check(config: RunConfig) -> None:
     }
     near = group * max(1, round(config.samples_per_step / group))
     rules = [(value <= 0, f"--{name} {value}: must be above 0") for name, value in positive.items()]
+    rules += [(not math.isfinite(rate), f"--{name} {rate}: must be a number") for name, rate in rates(config).items()]
     rules += [
         (config.sampling.top_p > 1, f"--sampling.top-p {config.sampling.top_p}: must lie in (0, 1]"),
         (config.rollout_lag < 0, f"--rollout-lag {config.rollout_lag}: must be 0 or more"),
@@ -148,6 +149,14 @@ def check(config: RunConfig) -> None:
         ),
     ]
     refuse_first(rules)
+
+
+def rates(config: RunConfig) -> dict[str, float]:
+    """Settings that a number must stand behind: an update by NaN would be one run's last."""
+    named = {"optimizer.lr": config.optimizer.lr, "critic.lr": config.critic.lr}
+    return {name: rate for name, rate in named.items() if rate is not None} | {
+        "sampling.temperature": config.sampling.temperature
+    }
 
 
 def refuse_first(rules: Sequence[tuple[bool, str]]) -> None:

@@ -16,6 +16,7 @@ from threading import Event
 from typing import IO
 
 from bench.ground.errors import UserError
+from bench.ground.orphans import bound_to_me
 from bench.ground.runs import FAILURE, read_document, read_ending
 from bench.ground.tree import fingerprint
 from bench.settings.flags import to_toml
@@ -143,7 +144,7 @@ class Launcher:
         log.parent.mkdir(parents=True, exist_ok=True)
         command = [sys.executable, "-m", "bench", "run", *self._arguments(run, path)]
         threads = str(max(1, (os.cpu_count() or 1) // self.jobs))
-        environment = {"OMP_NUM_THREADS": threads, **os.environ}
+        environment = {"OMP_NUM_THREADS": threads, **os.environ, **bound_to_me()}
         with log.open("wb") as file:
             process = subprocess.Popen(
                 command,

@@ -51,8 +51,10 @@ def test_what_is_lost_never_passes() -> None:
     whole = results(0.8, 0.8, 0.81, 0.79)
     assert verdict(results(0.8, 0.8, 0.81, lost={3: "diverged in step 4"}), whole) == "worse"
     assert verdict(whole, results(0.8, 0.8, 0.81, lost={3: "failed"})) == "cannot judge"
-    assert verdict(results(0.8, 0.8), whole) == "cannot judge"
-    assert verdict(results(), whole) == "cannot judge"
+    assert verdict(results(0.8, 0.8), whole) == "worse", "seeds of the base are gone"
+    assert verdict(results(), whole) == "worse"
+    assert verdict(whole, results(0.8, 0.8, 0.81)) == "cannot judge", "the base lacks a seed"
+    assert verdict(results(0.8, 0.8, 0.8, first_seed=10), whole) == "worse", "fewer runs, of other seeds"
 
 
 def test_other_settings_cannot_be_judged() -> None:

@@ -25,7 +25,9 @@ def test_the_share_that_is_used_up(text: str, used: float) -> None:
     assert Budget.parse(text).fraction(3, USED) == used
 
 
-@pytest.mark.parametrize("text", ["epochs=3", "samples", "samples=", "samples=-1", "flops=nan", "flops=inf", "steps=x"])
+@pytest.mark.parametrize(
+    "text", ["epochs=3", "samples", "samples=", "samples=-1", "samples=0", "flops=nan", "flops=inf", "steps=x"]
+)
 def test_what_cannot_be_read_is_refused_with_every_form(text: str) -> None:
     with pytest.raises(UserError) as error:
         Budget.parse(text)
