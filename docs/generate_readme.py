@@ -1,7 +1,7 @@
 """Fills README's generated parts: `python -m docs.generate_readme [REPORT [FOLDER]]`. A test keeps it up to date.
 
 The embedded models' table comes from their cold_start.json; figures and tables of results from REPORT, a folder that
-`bench report` or `bench compare` wrote, of which results/readme/ keeps what README shows. With FOLDER the report is
+`bench report` or `bench compare` wrote, of which results/headline/ keeps what README shows. With FOLDER the report is
 kept there instead, and README stays as it is.
 """
 
@@ -13,8 +13,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 README = ROOT / "README.md"
-KEPT = ROOT / "results" / "readme"
-SHOWN = ("results", "comparisons", "cost")
+KEPT = ROOT / "results" / "headline"
+SHOWN = ("results", "comparisons")
 PICTURE = re.compile(r"^!\[([^]]*)\]\(figures/(learning[^)]*)\)\n\n(.*)$", re.MULTILINE)
 
 PLANTED = """\
@@ -76,11 +76,10 @@ def models() -> str:
 def results() -> str:
     """Learning curves with their captions, the tables, and how to read them."""
     report = (KEPT / "report.md").read_text()
-    pictures = [
-        f"![{title}](results/readme/figures/{file})\n\n{caption}\n" for title, file, caption in PICTURE.findall(report)
-    ]
+    found = PICTURE.findall(report)
+    pictures = [f"![{title}](results/headline/figures/{file})\n\n{caption}\n" for title, file, caption in found]
     tables = [path.read_text() for name in SHOWN if (path := KEPT / "tables" / f"{name}.md").exists()]
-    more = "All tables and figures of this study: [results/readme](results/readme/report.md).\n"
+    more = "All tables and figures of this study: [results/headline](results/headline/report.md).\n"
     return "\n".join([PLANTED, *pictures, *tables, more])
 
 

@@ -104,7 +104,7 @@ def test_a_report_fills_the_results(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         "a\n<!-- models:begin -->\n<!-- models:end -->\n<!-- results:begin -->\nLAST YEAR\n<!-- results:end -->\nz\n"
     )
     assert "LAST YEAR" not in text
-    assert "![Learning curves: x](results/readme/figures/learning.png)\n\nFrom 3 runs." in text
+    assert "![Learning curves: x](results/headline/figures/learning.png)\n\nFrom 3 runs." in text
     assert "imperfect on purpose" in text
     assert "| ppo |" in text
     assert text.endswith("<!-- results:end -->\nz\n")

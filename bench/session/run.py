@@ -7,7 +7,7 @@ from pathlib import Path
 from bench.ground.errors import UserError
 from bench.ground.files import read_json, write_json
 from bench.ground.sums import unseal, verify
-from bench.loop import at_start
+from bench.loop import State, at_start
 from bench.meter import is_out_of_memory
 from bench.models.load import latest_checkpoint
 from bench.ranks import ALONE, Ranks
@@ -23,6 +23,12 @@ from bench.settings.resolve import resolve
 
 def start(chosen: Chosen, ranks: Ranks = ALONE) -> int:
     """Run from the beginning; returns the exit code."""
+    session, state = begun(chosen, ranks)
+    return session.drive(state, Best())
+
+
+def begun(chosen: Chosen, ranks: Ranks = ALONE) -> tuple[Session, State]:
+    """A new run before its first step: everything loaded, its folder made."""
     chosen = resolve(chosen, ranks.size)
     loaded, display = loaded_parts(chosen, ranks), Display(quiet=chosen.config.quiet, silent=not ranks.leads)
     loaded.announce(display)
@@ -30,7 +36,7 @@ def start(chosen: Chosen, ranks: Ranks = ALONE) -> int:
     if ranks.leads:
         write_json(recorder.path / "config.json", loaded.tree)
         write_json(recorder.path / "provenance.json", loaded.provenance())
-    return Session(loaded, recorder, display).drive(at_start(chosen.config.algo, loaded.work), Best())
+    return Session(loaded, recorder, display), at_start(chosen.config.algo, loaded.work)
 
 
 def resume(path: Path, *, quiet: bool, ranks: Ranks = ALONE) -> int:

@@ -17,13 +17,13 @@ RIGHT = [0.5, 0.5, 0.5, -1.5, -0.5, -0.5, -0.5, 1.5]
 GROUPS = [0, 0, 0, 0, 1, 1, 1, 1]
 
 
-def test_advantages_by_hand() -> None:  # tr-05
+def test_advantages_by_hand() -> None:
     advantages = GRPO().targets(make_batch(TWO_GROUPS, [2] * 8, GROUPS)).advantages
     assert advantages[:, 0].tolist() == pytest.approx(RIGHT, abs=1e-5)
     assert advantages[:, 1].tolist() == pytest.approx(RIGHT, abs=1e-5)
 
 
-def test_groups_are_known_by_label_not_by_place() -> None:  # tr-06
+def test_groups_are_known_by_label_not_by_place() -> None:
     order = [5, 0, 7, 2, 1, 6, 3, 4]
     pick = lambda values: [values[i] for i in order]
     batch = make_batch(pick(TWO_GROUPS), [1] * 8, [40 if g else 3 for g in pick(GROUPS)])
@@ -53,7 +53,7 @@ def test_an_all_equal_group_gives_no_policy_gradient() -> None:
     assert gradient[3:].any()
 
 
-def test_on_policy_loss_is_zero_and_its_gradient_is_not() -> None:  # tr-10
+def test_on_policy_loss_is_zero_and_its_gradient_is_not() -> None:
     batch = make_batch(TWO_GROUPS, [3] * 8, GROUPS)
     logprobs = batch.old_logprobs.clone().requires_grad_()
     loss, gradient = policy_gradient(GRPO(kl_coef=0.0), batch, logprobs)
@@ -69,7 +69,7 @@ def test_kl_by_hand() -> None:
     assert loss.item() == pytest.approx(0.04 * 0.367879, abs=1e-6)
 
 
-def test_kl_pulls_towards_the_reference() -> None:  # tr-19 and the sign
+def test_kl_pulls_towards_the_reference() -> None:  # the sign
     batch = make_batch([0.0, 0.0], [3, 3], [0, 0])
     logprobs = moved(batch)
     _, weak = policy_gradient(GRPO(kl_coef=0.1), batch, logprobs)
@@ -131,7 +131,7 @@ def test_correction_weighs_the_policy_gradient_alone() -> None:
     assert torch.allclose(out.loss - out.metrics["pg_loss"], plain.loss - plain.metrics["pg_loss"])
 
 
-def test_a_batch_of_masked_truncations_gives_zero() -> None:  # tr-15
+def test_a_batch_of_masked_truncations_gives_zero() -> None:
     batch = make_batch([1.0, 0.0], [3, 2], [0, 0], truncated=torch.tensor([True, True]))
     loss, gradient = policy_gradient(GRPO(mask_truncated=True), batch, moved(batch))
     assert loss.item() == 0.0
@@ -146,7 +146,7 @@ def test_masked_truncations_still_count_in_their_group() -> None:
 
 @pytest.mark.parametrize("aggregation", ["constant", "token-mean", "sequence-mean", "sequence-sum"])
 @pytest.mark.parametrize("size", [1, 2, 8])
-def test_micro_batches_add_up(aggregation: str, size: int) -> None:  # tr-12, tr-13
+def test_micro_batches_add_up(aggregation: str, size: int) -> None:
     batch = make_batch(TWO_GROUPS, [1, 5, 2, 3, 4, 1, 2, 5], GROUPS)
     algorithm = GRPO(aggregation=aggregation)  # type: ignore[arg-type]
     logprobs = moved(batch)

@@ -32,7 +32,7 @@ def test_whiten_by_hand() -> None:
     assert result.tolist() == [[pytest.approx(-1.0), 0.0, 0.0], [pytest.approx(1.0), 0.0, 0.0]]
 
 
-def test_whiten_one_token_or_none_gives_zero() -> None:  # tr-38
+def test_whiten_one_token_or_none_gives_zero() -> None:
     assert ops.whiten(t([[3.0, 5.0]]), bools([1, 0])).tolist() == [[0.0, 0.0]]
     assert ops.whiten(t([[3.0, 5.0]]), bools([0, 0])).tolist() == [[0.0, 0.0]]
 
@@ -76,7 +76,7 @@ def test_gae_by_hand() -> None:
     assert advantages[0].tolist() == pytest.approx([1.4 + 0.45 * 1.25, 0.8 + 0.45, 1.0])
 
 
-def test_gae_ignores_values_and_rewards_on_padding() -> None:  # tr-34
+def test_gae_ignores_values_and_rewards_on_padding() -> None:
     advantages = ops.gae(t([[0.0, 1.0, 7.0]]), t([[0.0, 0.0, 100.0]]), bools([1, 1, 0]), 1.0, 0.95)
     assert advantages[0].tolist() == pytest.approx([0.95, 1.0, 0.0])
 
@@ -105,19 +105,19 @@ def test_gae_at_lambda_zero_is_the_td_error(rewards: list[float], values: list[f
     assert advantages[0].tolist() == pytest.approx(td, abs=1e-9)
 
 
-def test_reward_goes_to_the_last_generated_token() -> None:  # tr-33
+def test_reward_goes_to_the_last_generated_token() -> None:
     mask = bools([1, 1, 1, 0, 0], [1, 1, 1, 1, 1])
     placed = ops.at_last_token(t([2.0, 3.0]), mask)
     assert placed.tolist() == [[0, 0, 2, 0, 0], [0, 0, 0, 0, 3]]
     advantages = ops.gae(placed, torch.zeros_like(placed), mask, 1.0, 1.0)
     assert advantages.tolist() == [[2, 2, 2, 0, 0], [3, 3, 3, 3, 3]]
-    assert int((advantages != 0).sum()) == int(mask.sum())  # tr-36
+    assert int((advantages != 0).sum()) == int(mask.sum())
 
 
 # --- KL ----------------------------------------------------------------------------------------
 
 
-def test_kl_estimators_by_hand() -> None:  # tr-17
+def test_kl_estimators_by_hand() -> None:
     pi, ref = t([-1.0]), t([-2.0])
     assert ops.kl(pi, ref, "k1").item() == 1.0
     assert ops.kl(pi, ref, "k2").item() == 0.5
@@ -126,14 +126,14 @@ def test_kl_estimators_by_hand() -> None:  # tr-17
 
 
 @pytest.mark.parametrize(("estimator", "slope"), [("k1", 1.0), ("k2", 1.0), ("k3", 0.632121)])
-def test_kl_gradients_by_hand(estimator: ops.KLEstimator, slope: float) -> None:  # tr-18
+def test_kl_gradients_by_hand(estimator: ops.KLEstimator, slope: float) -> None:
     pi = t([-1.0]).requires_grad_()
     ops.kl(pi, t([-2.0]), estimator).sum().backward()
     assert pi.grad is not None
     assert pi.grad.item() == pytest.approx(slope, abs=1e-6)
 
 
-def test_kl_stays_finite_at_a_gap_of_thirty() -> None:  # tr-18
+def test_kl_stays_finite_at_a_gap_of_thirty() -> None:
     for estimator in ("k1", "k2", "k3"):
         assert torch.isfinite(ops.kl(torch.tensor([-31.0]), torch.tensor([-1.0]), estimator)).all()
 
@@ -193,7 +193,7 @@ def test_the_expected_gradient_of_each_kl_loss(form: str) -> None:
     ("ratio", "advantage", "loss", "flat"),
     [(2.0, -1.0, 2.0, False), (0.5, -1.0, 0.8, True), (2.0, 1.0, -1.2, True), (0.5, 1.0, -0.5, False)],
 )
-def test_clipping_by_hand(ratio: float, advantage: float, loss: float, flat: bool) -> None:  # tr-39, tr-40
+def test_clipping_by_hand(ratio: float, advantage: float, loss: float, flat: bool) -> None:
     r = t([ratio]).requires_grad_()
     surrogate = ops.clipped_surrogate(r, t([advantage]), 0.2, 0.2)
     assert -surrogate.item() == pytest.approx(loss)
@@ -207,13 +207,13 @@ def test_upper_clip_is_its_own() -> None:
     assert ops.clipped_surrogate(t([0.5]), t([-1.0]), 0.2, 0.28).item() == pytest.approx(-0.8)
 
 
-def test_dual_clip_by_hand() -> None:  # tr-39
+def test_dual_clip_by_hand() -> None:
     ratio, advantage = t([10.0, 2.0, 10.0]), t([-1.0, -1.0, 1.0])
     bounded = ops.dual_clip(ops.clipped_surrogate(ratio, advantage, 0.2, 0.2), advantage, 3.0)
     assert (-bounded).tolist() == pytest.approx([3.0, 2.0, -1.2])
 
 
-def test_clip_fraction_counts_only_where_the_clip_acts() -> None:  # tr-41
+def test_clip_fraction_counts_only_where_the_clip_acts() -> None:
     clipped = ops.is_clipped(t([1.5, 1.5, 0.5, 0.5]), t([1.0, -1.0, 1.0, -1.0]), 0.2, 0.2)
     assert clipped.tolist() == [1, 0, 0, 1]
     assert ops.is_clipped(t([1.5, 0.5]), t([0.0, 0.0]), 0.2, 0.2).tolist() == [0, 0]
@@ -259,7 +259,7 @@ def test_overlong_penalty_by_hand() -> None:
 # --- the critic's loss --------------------------------------------------------------------------
 
 
-def test_value_loss_takes_the_worse_of_clipped_and_not() -> None:  # tr-42
+def test_value_loss_takes_the_worse_of_clipped_and_not() -> None:
     assert ops.value_loss(t([1.0]), t([0.5]), t([0.9]), 0.2).item() == pytest.approx(0.02)
     assert ops.value_loss(t([1.0]), t([0.5]), t([0.9]), None).item() == pytest.approx(0.005)
     assert ops.value_loss(t([0.6]), t([0.5]), t([0.9]), 0.2).item() == pytest.approx(0.045)
@@ -276,14 +276,14 @@ BY_HAND: list[tuple[Aggregation, float]] = [
 
 
 @pytest.mark.parametrize(("aggregation", "loss"), BY_HAND)
-def test_aggregation_by_hand(aggregation: Aggregation, loss: float) -> None:  # tr-11
+def test_aggregation_by_hand(aggregation: Aggregation, loss: float) -> None:
     # lengths 1 (A = +1) and 3 (A = -1), budget 4, per-token loss -A
     mask = bools([1, 0, 0], [1, 1, 1])
     token_loss = t([[-1.0, 50.0, 50.0], [1.0, 1.0, 1.0]])
     assert (ops.loss_weights(mask, aggregation, 4) * token_loss).sum().item() == pytest.approx(loss, abs=1e-6)
 
 
-def test_token_mean_uses_the_whole_optimizer_batch() -> None:  # tr-12
+def test_token_mean_uses_the_whole_optimizer_batch() -> None:
     mask = torch.arange(80)[None] < torch.tensor([20, 80])[:, None]
     token_loss = torch.tensor([[3.0], [1.0]]).expand(2, 80)
     weights = ops.loss_weights(mask, "token-mean", 80)
@@ -291,7 +291,7 @@ def test_token_mean_uses_the_whole_optimizer_batch() -> None:  # tr-12
 
 
 @pytest.mark.parametrize("aggregation", [name for name, _ in BY_HAND])
-def test_tokens_left_out_are_in_no_denominator(aggregation: Aggregation) -> None:  # tr-14
+def test_tokens_left_out_are_in_no_denominator(aggregation: Aggregation) -> None:
     mask = torch.zeros(4, 10, dtype=torch.bool)
     mask[0] = True
     loss = (ops.loss_weights(mask, aggregation, 10) * torch.ones(4, 10)).sum().item()
@@ -301,6 +301,6 @@ def test_tokens_left_out_are_in_no_denominator(aggregation: Aggregation) -> None
 
 
 @pytest.mark.parametrize("aggregation", [name for name, _ in BY_HAND])
-def test_an_empty_mask_weighs_nothing(aggregation: Aggregation) -> None:  # tr-15
+def test_an_empty_mask_weighs_nothing(aggregation: Aggregation) -> None:
     weights = ops.loss_weights(torch.zeros(2, 3, dtype=torch.bool), aggregation, 3)
     assert weights.tolist() == [[0.0] * 3] * 2

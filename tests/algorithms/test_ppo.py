@@ -9,11 +9,11 @@ from algorithms.ppo import PPO
 from tests.algorithms.support import make_batch, moved, output, policy_gradient, some_batch
 
 
-def test_terminal_reward_reaches_every_token() -> None:  # tr-33
+def test_terminal_reward_reaches_every_token() -> None:
     batch = make_batch([2.0, 3.0], [3, 5], [0, 1], values=torch.zeros(2, 5, dtype=torch.float64))
     advantages = PPO(whiten="none").targets(batch).advantages
     assert advantages.tolist() == [[2, 2, 2, 0, 0], [3, 3, 3, 3, 3]]
-    assert int((advantages != 0).sum()) == int(batch.mask.sum())  # tr-36
+    assert int((advantages != 0).sum()) == int(batch.mask.sum())
 
 
 def test_returns_are_unwhitened_advantages_plus_values() -> None:
@@ -33,7 +33,7 @@ def test_at_lambda_one_the_critic_learns_the_reward() -> None:
     assert torch.allclose(returns[batch.mask], batch.rewards[:, None].expand_as(returns)[batch.mask])
 
 
-def test_kl_in_the_reward_by_hand() -> None:  # tr-19
+def test_kl_in_the_reward_by_hand() -> None:
     # k1 = (-1) - (-2) = 1 and (-1) - (-1.5) = 0.5, coefficient 0.1, reward 1 at the last token, lambda 1
     columns = {
         "old_logprobs": torch.tensor([[-1.0, -1.0]]),
@@ -69,7 +69,7 @@ def test_decoupled_lambda_moves_the_returns_alone() -> None:
     assert torch.equal(required(apart.returns), required(PPO().targets(batch).returns))
 
 
-def test_value_clip_holds_to_the_values_at_rollout() -> None:  # tr-42
+def test_value_clip_holds_to_the_values_at_rollout() -> None:
     batch = make_batch([0.9], [1], [0], values=torch.tensor([[0.5]]))
     algorithm = PPO()
     targets = algorithm.targets(batch)

@@ -72,7 +72,7 @@ class Counting:
 
 @pytest.mark.parametrize("batch", [4, 5, 8])
 def test_every_problem_is_scored_once_whatever_the_batch(batch: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """tr-50: 13 problems; the figures agree with a count by hand over the recorded verdicts."""
+    """13 problems; the figures agree with a count by hand over the recorded verdicts."""
     monkeypatch.setattr("bench.evaluate.BATCH", batch)
     task = Counting([])
     location = str(ASSETS / "gsm8k")

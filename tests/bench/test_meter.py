@@ -39,7 +39,7 @@ def test_role_bytes_equal_a_count_by_hand() -> None:
 
 
 def test_a_small_phase_does_not_inherit_a_large_ones_peak() -> None:
-    """tr-57. Memory straight from the kernel: an allocator may reuse what earlier tests gave back to it."""
+    """Memory straight from the kernel: an allocator may reuse what earlier tests gave back to it."""
     meter = Meter(torch.device("cpu"))
     with meter.phase("rollout"), mmap.mmap(-1, 64 * 2**20) as big:
         big.write(b"1" * len(big))

@@ -36,7 +36,7 @@ def test_shares_of_groups_by_hand() -> None:
 
 @pytest.mark.parametrize(("group_size", "share"), [(2, 0.702), (4, 0.449), (8, 0.201), (16, 0.04)])
 def test_the_share_without_signal_is_that_of_bernoulli_rewards(group_size: int, share: float) -> None:
-    """tr-08: at a pass rate of 0.1819 the share is p^G + (1 - p)^G; the logged one lies within four standard errors."""
+    """At a pass rate of 0.1819 the share is p^G + (1 - p)^G; the logged one lies within four standard errors."""
     p, num_groups, draw = 0.1819, 2000, random.Random(0)
     assert p**group_size + (1 - p) ** group_size == pytest.approx(share, abs=5e-4)
     rows: list[Rollout] = []
@@ -49,7 +49,7 @@ def test_the_share_without_signal_is_that_of_bernoulli_rewards(group_size: int, 
 
 
 def test_the_logged_reward_has_its_weights() -> None:
-    """tr-53: values 1 and 0 at weights 0.7 and 0.3."""
+    """Values 1 and 0 at weights 0.7 and 0.3."""
     weights = RewardWeights(accuracy=0.7, format=0.3)
     assert weights.reward(correct=True, think_ok=False, box_ok=False) == pytest.approx(0.7)
     assert weights.reward(correct=False, think_ok=True, box_ok=False) == pytest.approx(0.15)
@@ -58,7 +58,7 @@ def test_the_logged_reward_has_its_weights() -> None:
 
 
 def test_tokens_a_second_counts_real_tokens_over_the_phase() -> None:
-    """tr-56: 50 real tokens of lengths 10 and 40 in one second are 50 a second, at every step."""
+    """50 real tokens of lengths 10 and 40 in one second are 50 a second, at every step."""
     work = Work(None, 1.0)
     measured = {"time/rollout_s": 1.0, "time/update_s": 2.0, "time/step_s": 4.0}
     for _ in range(3):

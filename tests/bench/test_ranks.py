@@ -33,7 +33,7 @@ def test_shares_are_disjoint_and_even(count: int, size: int) -> None:
 def test_every_rank_makes_as_many_passes_and_every_row_counts_once(
     seed: int, size: int, num_rows: int, max_tokens: int
 ) -> None:
-    """tr-13 across ranks: rows that do not divide, ranks without any."""
+    """Across ranks: rows that do not divide, ranks without any."""
     sequences = ragged(seed, rows=12)
     rows = torch.randperm(12, generator=torch.Generator().manual_seed(seed))[:num_rows]
     shares = [shared_out(sequences, rows, max_tokens, Ranks(rank, size)) for rank in range(size)]

@@ -73,7 +73,7 @@ def gradient(algorithm: Algorithm, max_tokens: int) -> Tensor:
 
 @pytest.mark.parametrize("aggregation", ["token-mean", "sequence-mean", "sequence-sum", "constant"])
 def test_micro_batches_do_not_change_the_gradient(aggregation: str) -> None:
-    """tr-12 and tr-13: 1, a few, or all rows at once."""
+    """1, a few, or all rows at once."""
     algorithm = GRPO(group_size=4, kl_coef=0.0, aggregation=aggregation)  # type: ignore[arg-type]
     whole = gradient(algorithm, 10_000)
     assert whole.norm() > 1e-3
@@ -82,7 +82,7 @@ def test_micro_batches_do_not_change_the_gradient(aggregation: str) -> None:
 
 
 def test_token_mean_over_micro_batches_by_hand() -> None:
-    """tr-12: 20 tokens of mean loss 3 and 80 of mean loss 1 make 1.4, not 2."""
+    """20 tokens of mean loss 3 and 80 of mean loss 1 make 1.4, not 2."""
     mask = torch.ones(2, 80, dtype=torch.bool)
     mask[0, 20:] = False
     loss = torch.where(torch.arange(2)[:, None] == 0, 3.0, 1.0) * mask
@@ -102,7 +102,7 @@ def test_the_step_is_the_same_for_any_micro_batch_size() -> None:
 
 
 def test_first_grpo_loss_is_zero_and_still_teaches() -> None:
-    """tr-10: on-policy the loss is 0 by construction; the gradient is not, and weights move."""
+    """On-policy the loss is 0 by construction; the gradient is not, and weights move."""
     algorithm = GRPO(group_size=4, kl_coef=0.0, num_minibatches=1)
     rows = rollouts()
     trainer = engine(tiny_llama())
@@ -115,7 +115,7 @@ def test_first_grpo_loss_is_zero_and_still_teaches() -> None:
 
 
 def test_old_values_stay_fixed_through_an_update() -> None:
-    """tr-42: the clip of the value loss needs the values of the rollout."""
+    """The clip of the value loss needs the values of the rollout."""
     algorithm = PPO(group_size=1)
     rows = rollouts()
     trainer = engine(tiny_llama(), needs=["values"])
@@ -162,7 +162,6 @@ def test_a_loss_that_is_not_finite_is_not_applied(poison: float) -> None:
 
 
 def test_everything_truncated_and_masked_gives_zero() -> None:
-    """tr-15."""
     algorithm = GRPO(group_size=4, kl_coef=0.0, mask_truncated=True)
     rows = [replace(r, completion=replace(r.completion, finish_reason="length")) for r in rollouts()]
     trainer = engine(tiny_llama())
@@ -172,7 +171,7 @@ def test_everything_truncated_and_masked_gives_zero() -> None:
 
 
 def test_kl_coefficient_reaches_the_gradient() -> None:
-    """tr-19: away from the reference, 0 and 10 differ."""
+    """Away from the reference, 0 and 10 differ."""
     got: list[Tensor] = []
     for coefficient in (0.0, 10.0):
         algorithm = GRPO(group_size=4, kl_coef=coefficient)
@@ -238,7 +237,7 @@ def test_cut_keeps_rows_and_narrows_columns() -> None:
 
 
 def test_groups_go_by_problem_not_by_position() -> None:
-    """tr-06: shuffled rows keep their groups."""
+    """Shuffled rows keep their groups."""
     rows = rollouts()
     order = torch.randperm(len(rows), generator=generator(1)).tolist()
     straight = GRPO(group_size=4, kl_coef=0.0).targets(

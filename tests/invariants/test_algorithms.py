@@ -107,7 +107,7 @@ def test_micro_batches_add_up(name: str, size: int) -> None:
 
 
 @EVERY
-def test_an_empty_mask_gives_zero_and_no_gradient(name: str) -> None:  # tr-15
+def test_an_empty_mask_gives_zero_and_no_gradient(name: str) -> None:
     batch = make_batch([1.0, 0.0], [3, 2], [0, 0], truncated=torch.tensor([True, True]))
     algorithm = replace(lively(name), mask_truncated=True)  # type: ignore[call-arg]
     loss, gradient = policy_gradient(algorithm, batch, moved(batch))

@@ -59,7 +59,7 @@ def completion(length: int, text: str) -> Completion:
 
 @pytest.mark.parametrize(("group_size", "share"), [(2, 0.702), (4, 0.449), (8, 0.201), (16, 0.04)])
 def test_the_share_of_silent_groups_is_what_chance_gives(group_size: int, share: float) -> None:
-    """tr-08: of groups drawn at a success rate p, p^G + (1 - p)^G carry no signal."""
+    """Of groups drawn at a success rate p, p^G + (1 - p)^G carry no signal."""
     p = 0.1819
     assert p**group_size + (1 - p) ** group_size == pytest.approx(share, abs=1e-3)
     draw = torch.Generator().manual_seed(group_size)
@@ -165,7 +165,7 @@ def test_an_adaptive_coefficient_moves_from_step_to_step() -> None:
 
 
 def test_every_sample_has_a_seed_of_its_own() -> None:
-    """tr-09: over siblings, prompts and the rounds of a step."""
+    """Over siblings, prompts and the rounds of a step."""
     _, _, rollout = step(Watched(), [ALL_WRONG, ALL_RIGHT, MIXED, MIXED])
     assert len(rollout.seeds) == 8
     assert len(set(rollout.seeds)) == 8

@@ -33,7 +33,7 @@ def same(ours: Gradients, theirs: Gradients) -> None:
 
 @EVERY
 def test_micro_batch_size_and_accumulation_change_nothing(name: str) -> None:
-    """tr-12, tr-13: one row at a time, a few, or all at once."""
+    """One row at a time, a few, or all at once."""
     algorithm = lively(name)
     engine = engine_for(algorithm)
     sequences, scores = tiny_sequences()
@@ -71,7 +71,7 @@ def test_gradient_checkpointing_changes_nothing(name: str) -> None:
 
 @EVERY
 def test_rows_without_a_counted_token_have_no_gradient(name: str) -> None:
-    """A minibatch of truncated, masked rows alone: loss 0, gradient 0, nothing raised (tr-15)."""
+    """A minibatch of truncated, masked rows alone: loss 0, gradient 0, nothing raised."""
     algorithm = lively(name)
     engine = engine_for(algorithm)
     sequences, scores = tiny_sequences()
@@ -188,7 +188,7 @@ def test_metrics_are_token_means_whatever_the_aggregation_is() -> None:
 
 
 def test_the_reference_stays_where_it_was() -> None:
-    """And starts where the policy does: KL 0 at the first step (tr-20)."""
+    """And starts where the policy does: KL 0 at the first step."""
     algorithm = GRPO(group_size=2)
     engine = engine_for(algorithm)
     sequences, scores = tiny_sequences()

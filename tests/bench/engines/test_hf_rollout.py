@@ -40,7 +40,7 @@ def test_a_sample_does_not_depend_on_the_batch_it_lands_in() -> None:
 
 
 def test_members_of_a_group_differ_and_seeds_repeat() -> None:
-    """tr-09: eight samples of one prompt, at least seven distinct."""
+    """Eight samples of one prompt, at least seven distinct."""
     seeds = [derive_seed("x", i) for i in range(8)]
     sampling = Sampling(max_new_tokens=20)
     first, second = (sampler().generate([[7, 8]], [seeds], sampling)[0] for _ in range(2))
@@ -83,7 +83,7 @@ def test_greedy_equals_transformers_own_generation() -> None:
 
 
 def test_the_end_token_is_kept_in_ids_and_left_out_of_text() -> None:
-    """tr-29 and tr-32: the sampled end counts as a token; none is added to a truncated completion."""
+    """The sampled end counts as a token; none is added to a truncated completion."""
     groups = sampler().generate(PROMPTS, SEEDS, Sampling(max_new_tokens=12))
     flat = [c for group in groups for c in group]
     assert {c.finish_reason for c in flat} == {"stop", "length"}
@@ -98,7 +98,6 @@ def test_the_end_token_is_kept_in_ids_and_left_out_of_text() -> None:
 
 
 def test_an_end_token_in_the_prompt_ends_nothing() -> None:
-    """tr-31."""
     (group,) = sampler().generate([[1, 7, 1]], [list(range(20))], Sampling(max_new_tokens=3))
     assert any(c.finish_reason == "length" for c in group)
     assert all(len(c.token_ids) == 3 for c in group if c.finish_reason == "length")
@@ -118,7 +117,6 @@ def test_several_end_ids_are_handled() -> None:
 
 
 def test_new_weights_are_used_at_once() -> None:
-    """tr-45."""
     engine_, other = sampler(), tiny_llama(seed=5)
     before = engine_.generate(PROMPTS, SEEDS, SAMPLING)
     engine_.load_weights(iter((n, p.detach()) for n, p in other.named_parameters()))
@@ -129,14 +127,14 @@ def test_new_weights_are_used_at_once() -> None:
 
 
 def test_chat_prompts_start_with_one_beginning_token() -> None:
-    """tr-48, on our own template: no beginning token is doubled."""
+    """On our own template: no beginning token is doubled."""
     ids = sampler().encode("hello")
     assert ids == TOKENIZER.encode(TOKENIZER.decode(ids), add_special_tokens=False)
     assert ids[0] != ids[1]
 
 
 def test_top_p_by_hand() -> None:
-    """tr-22: probabilities .5 .3 .2 at top-p 0.8 leave .625 and .375; the kept mass is 0.8."""
+    """Probabilities .5 .3 .2 at top-p 0.8 leave .625 and .375; the kept mass is 0.8."""
     logits = torch.tensor([[0.5, 0.3, 0.2]]).log()
     sampling = Sampling(max_new_tokens=1, top_p=0.8)
     for u, token, kept in ((0.0, 0, 0.625), (0.62, 0, 0.625), (0.63, 1, 0.375), (0.9999, 1, 0.375)):

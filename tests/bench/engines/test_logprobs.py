@@ -33,7 +33,7 @@ def test_equal_to_a_plain_float64_full_softmax(make: object, temperature: float)
 
 @pytest.mark.parametrize("make", [tiny_llama, tiny_gpt2])
 def test_a_row_alone_and_beside_a_longer_one_are_equal(make: object) -> None:
-    """tr-24: positions and masks must not come from the batch's width."""
+    """Positions and masks must not come from the batch's width."""
     trainer = engine(make())  # type: ignore[operator]
     short, long = torch.tensor([3, 4, 5, 6]), torch.randint(0, VOCAB, (40,))
     rows = Sequences(rows=[short, long], prompt_lengths=torch.tensor([2, 32]), lengths=torch.tensor([2, 8]))
@@ -42,7 +42,6 @@ def test_a_row_alone_and_beside_a_longer_one_are_equal(make: object) -> None:
 
 
 def test_the_padding_id_does_not_matter() -> None:
-    """tr-25."""
     rows = ragged().pad(torch.arange(6))
     other = rows.tokens.clone()
     total = rows.prompt_lengths + rows.lengths
@@ -53,7 +52,7 @@ def test_the_padding_id_does_not_matter() -> None:
 
 
 def test_no_shift_between_logits_and_tokens() -> None:
-    """tr-26: a model that puts its mass on the next id gives log-probs near 0 for counting up."""
+    """A model that puts its mass on the next id gives log-probs near 0 for counting up."""
 
     class Counting(torch.nn.Module):
         def forward(self, hidden: torch.Tensor) -> torch.Tensor:
@@ -81,7 +80,7 @@ def test_micro_batch_size_does_not_change_them(max_tokens: int) -> None:
 
 
 def test_temperature_by_hand() -> None:
-    """tr-21: logits [2, 0] at temperature 0.5, token 0."""
+    """Logits [2, 0] at temperature 0.5, token 0."""
     assert torch.tensor([2.0, 0.0]).div(0.5).log_softmax(-1)[0] == pytest.approx(-0.01815, abs=1e-5)
     model = tiny_llama()
     rows = ragged()
@@ -91,7 +90,7 @@ def test_temperature_by_hand() -> None:
 
 
 def test_dropout_is_off_in_every_pass() -> None:
-    """tr-23: with dropout on in one of two passes the first ratio is not 1."""
+    """With dropout on in one of two passes the first ratio is not 1."""
     trainer = engine(tiny_gpt2(dropout=0.1))
     trainer.policy.train()
     padded = ragged().pad(torch.arange(6))
@@ -110,7 +109,7 @@ def test_first_ratio_is_one_to_1e5_for_other_batch_shapes() -> None:
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_equal_batch_shapes_give_a_ratio_of_exactly_one(dtype: str) -> None:
-    """tr-27: in bfloat16 too, since logits are float32 before any logarithm."""
+    """In bfloat16 too, since logits are float32 before any logarithm."""
     trainer = engine(tiny_llama(), dtype=dtype)
     padded = ragged().pad(torch.arange(6))
     old, new = trainer.logprobs(padded), trainer.forward(padded, entropy_grad=False).logprobs

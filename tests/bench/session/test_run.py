@@ -130,7 +130,7 @@ def test_one_seed_one_result_another_seed_another(algo: str, tmp_path: Path) -> 
     "setting", ["grpo", "ppo", pytest.param("ppo --lora.rank 4 --algo.kl-coef 0.01", marks=needs_peft)]
 )
 def test_a_killed_run_resumes_to_the_same_rows_and_weights(setting: str, tmp_path: Path) -> None:
-    """tr-58, tr-59: kill -9 after step 2 of 5; all but times equal the run left alone, bit for bit."""
+    """Kill -9 after step 2 of 5; all but times equal the run left alone, bit for bit."""
     flags = ["--algo", *setting.split(), "--budget", "steps=5", "--optimizer.schedule", "linear"]
     whole = run(tmp_path / "whole", *flags)
     process = subprocess.Popen(
@@ -267,7 +267,7 @@ def test_the_best_validation_checkpoint_is_what_test_reads(tmp_path: Path) -> No
 
 
 def test_the_prompt_stream_is_a_fresh_shuffle_each_pass_and_resumes() -> None:
-    """tr-60: at an exact boundary of a pass the next one begins."""
+    """At an exact boundary of a pass the next one begins."""
     problems = [Problem(id=str(i), prompt="", reference="") for i in range(5)]
     stream = ProblemStream(problems, seed=1)
     ids = [p.id for p in stream.take(15)]
@@ -288,7 +288,7 @@ def test_every_method_sees_the_same_prompts(tmp_path: Path) -> None:
 
 
 def test_each_prompt_fills_its_group(tmp_path: Path) -> None:
-    """tr-07: with groups of eight, each prompt of a step occurs exactly eight times."""
+    """With groups of eight, each prompt of a step occurs exactly eight times."""
     path = run(tmp_path, "--budget", "steps=2", "--completions-per-step", "16")
     for step in (1, 2):
         counts = Counter(r["problem"] for r in rows(path, "completions") if r["step"] == step)
