@@ -32,7 +32,7 @@ oracles: $(ORACLES)/.ready
 # transformers below 5.20, so the sampler's and the trainer's tests run there as well.
 VLLM := .venv-vllm
 vllm: $(VLLM)/.ready
-	OMP_NUM_THREADS=1 $(VLLM)/bin/python -m pytest tests/bench/engines tests/bench/engines/test_hf_rollout.py tests/bench/engines/test_logprobs.py
+	OMP_NUM_THREADS=1 $(VLLM)/bin/python -m pytest tests/bench/engines
 
 # DeepSpeed joins the environment; its tests start real processes, one and two at a time.
 deepspeed: $(VENV)/.ready

@@ -2,13 +2,10 @@
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Literal
-
-import tyro
+from typing import Literal
 
 from algorithms.core import Algorithm
 from bench.ground.budget import Budget
-from bench.ground.defaults import default_of
 from tasks.core import Source, Split, Task
 
 ASSETS = Path(__file__).parent / "assets"
@@ -19,9 +16,8 @@ EMBEDDED = "embedded"
 class Sampling:
     """How completions are drawn."""
 
-    max_new_tokens: Annotated[
-        int | None, tyro.conf.arg(help=f"Generation budget L of a completion. {default_of('max_new_tokens')}")
-    ] = None
+    max_new_tokens: int | None = None
+    """Generation budget L of a completion. None: 64 for an embedded model, 512 for any other."""
     temperature: float = 1.0
     """Divisor of the logits, in the sampler and in every log-prob pass. 0 is greedy (evaluation only)."""
     top_p: float = 1.0
@@ -40,7 +36,8 @@ class Sampling:
 class OptimizerConfig:
     """AdamW for the policy."""
 
-    lr: Annotated[float | None, tyro.conf.arg(help=f"Peak learning rate of the policy. {default_of('lr')}")] = None
+    lr: float | None = None
+    """Peak learning rate of the policy. None: 0.0002 for an embedded model, 1e-06 for any other."""
     betas: tuple[float, float] = (0.9, 0.95)
     """Decay rates of AdamW's two moments."""
     weight_decay: float = 0.0
@@ -58,9 +55,8 @@ class OptimizerConfig:
 class CriticConfig:
     """The critic's own pass, read only where the algorithm needs values."""
 
-    lr: Annotated[float | None, tyro.conf.arg(help=f"Peak learning rate of the critic. {default_of('critic_lr')}")] = (
-        None
-    )
+    lr: float | None = None
+    """Peak learning rate of the critic. None: 0.001 for an embedded model, 1e-05 for any other."""
     num_epochs: int = 1
     """Passes over each batch of rollouts."""
     num_minibatches: int = 2

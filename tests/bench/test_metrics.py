@@ -58,12 +58,12 @@ def test_the_logged_reward_has_its_weights() -> None:
 
 
 def test_tokens_a_second_counts_real_tokens_over_the_phase() -> None:
-    """50 real tokens of lengths 10 and 40 in one second are 50 a second, at every step."""
+    """50 real tokens of lengths 10 and 40 in one second are 50 a second."""
     work = Work(None, 1.0)
     measured = {"time/rollout_s": 1.0, "time/update_s": 2.0, "time/step_s": 4.0}
-    for _ in range(3):
-        rates = work.rates(measured, generated=50, trained=50, work={})
-        assert rates == {"perf/generated_tokens_per_s": 50, "perf/trained_tokens_per_s": 25}
+    rates = work.rates(measured, generated=50, trained=50, work={})
+    assert rates.pop("perf/load") > 0  # the machine's
+    assert rates == {"perf/generated_tokens_per_s": 50, "perf/trained_tokens_per_s": 25}
 
 
 def test_shares_of_the_peak_by_hand() -> None:

@@ -40,7 +40,7 @@ def edit(tree: Path, file: str, old: str, new: str) -> None:
 
 
 def test_a_tenth_more_memory_is_red_and_three_pairs_time_nothing(head: Path, tmp_path: Path) -> None:
-    edit(head, "bench/engines/hf.py", "room, x.shape[3])", "room + 20, x.shape[3])")
+    edit(head, "bench/engines/caches.py", "room, x.shape[3])", "room + 20, x.shape[3])")
     assert main(["check", *STEPS, *SMALL, "--base", str(ROOT), "--out", str(tmp_path / "out")]) == 1
     found = findings(tmp_path / "out")
     assert found["memory/kv_cache"]["status"] == "worse"

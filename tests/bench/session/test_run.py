@@ -66,6 +66,7 @@ def test_a_run_directory_holds_what_it_should(grpo: Path) -> None:
         "eval_problems.jsonl",
         "completions.jsonl",
         "summary.json",
+        "sha256.json",
     }
     assert names | {"checkpoint"} == {p.name for p in grpo.iterdir()}
     config = json.loads((grpo / "config.json").read_text())
@@ -170,6 +171,9 @@ def test_resume_refuses_a_checkpoint_of_other_settings(tmp_path: Path, capsys: p
     config = json.loads((path / "config.json").read_text())
     config["seed"] = 7
     (path / "config.json").write_text(json.dumps(config))
+    assert main(["run", "--resume", str(path), "--quiet"]) == 2
+    assert "was changed after it was written" in capsys.readouterr().err
+    (path / "sha256.json").unlink()  # as of a run that had not ended
     assert main(["run", "--resume", str(path), "--quiet"]) == 2
     assert "other settings" in capsys.readouterr().err
 

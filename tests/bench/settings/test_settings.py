@@ -6,7 +6,9 @@ import pytest
 
 from algorithms.grpo import GRPO
 from algorithms.ppo import PPO
+from bench import config
 from bench.cli import main
+from bench.ground.defaults import default_of
 from bench.ground.errors import UserError
 from bench.ground.tree import fingerprint
 from bench.settings.flags import from_tree, parse, to_toml
@@ -140,3 +142,9 @@ def test_a_setting_by_its_former_name_is_read_and_yields_to_its_present_one() ->
     assert from_tree({"zero_stage": 2, "lora_rank": 4}, "old.toml").config.engine.zero == 2
     assert from_tree({"zero_stage": 2, "engine": {"zero": 1}}, "old.toml").config.engine.zero == 1
     assert parse(["--zero-stage", "3"]).config.engine.zero == 3
+
+
+@pytest.mark.parametrize("name", ["max_new_tokens", "lr", "critic_lr"])
+def test_the_help_of_a_default_that_depends_on_the_model_is_its_table(name: str) -> None:
+    """The texts stand in a file that nothing but the standard library reads, so they are held to the table here."""
+    assert f'{default_of(name)}"""' in Path(config.__file__).read_text()

@@ -59,7 +59,7 @@ EDITS = {
             name="cache",
             kind="cost",
             tests=[],
-            file="bench/engines/hf.py",
+            file="bench/engines/caches.py",
             old="x.new_empty(*x.shape[:2], room, x.shape[3])",
             new="x.new_empty(*x.shape[:2], room + (x.shape[2] + room) // 10 + 1, x.shape[3])",
         ),
