@@ -1,6 +1,6 @@
 """Activations recomputed in the backward pass, by modules that stay in evaluation."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -14,26 +14,21 @@ from transformers.modeling_layers import GradientCheckpointingLayer
 def checkpoint_activations(model: PreTrainedModel) -> None:
     """Recompute each layer's activations in the backward pass; transformers 5.19 has the older name.
 
-    The library does so for layers in training only. Theirs is the only flag set: dropout goes by their parts', or is
-    run by `recompute` or without gradient, where theirs is off, too.
+    The library does so for layers in training only. Theirs is the only flag set, and only for passes with gradient:
+    dropout goes by their parts', or is run by `recompute`, where theirs is off, too.
     """
     enable = getattr(model, "activation_checkpointing_enable", None) or model.gradient_checkpointing_enable
     enable({"use_reentrant": False})
-    for layer in [module for module in model.modules() if isinstance(module, GradientCheckpointingLayer)]:
-        layer.training = True
-        layer.register_forward_pre_hook(before)
-        layer.register_forward_hook(after, always_call=True)
+    layers = [module for module in model.modules() if isinstance(module, GradientCheckpointingLayer)]
+    for layer in layers:
         layer._gradient_checkpointing_func = partial(recompute, layer)  # type: ignore[assignment]
+    model.register_forward_pre_hook(partial(before, layers))
 
 
-def before(layer: nn.Module, _inputs: Any) -> None:  # noqa: ANN401
-    """Without gradient nothing is recomputed, and the layer is as it evaluates."""
-    layer.training = torch.is_grad_enabled()
-
-
-def after(layer: nn.Module, _inputs: Any, _outputs: Any) -> None:  # noqa: ANN401
-    """Ready for a pass with gradient."""
-    layer.training = True
+def before(layers: Sequence[nn.Module], _model: nn.Module, _inputs: Any) -> None:  # noqa: ANN401
+    """Without gradient nothing is recomputed, no cache is refused, and the layers are as they evaluate."""
+    for layer in layers:
+        layer.training = torch.is_grad_enabled()
 
 
 def recompute(layer: nn.Module, forward: Callable[..., Any], *args: Any) -> Any:  # noqa: ANN401
