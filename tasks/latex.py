@@ -64,7 +64,9 @@ class Comparison:
 def compare(gold: str, answer: str) -> Comparison:
     """Whether an answer is the gold. Symmetric; an empty text equals nothing. Safe from any thread."""
     gold, answer = tidy(gold), tidy(answer)
-    if (len(equations.sides(gold)) > 1) != (len(equations.sides(answer)) > 1):
+    one, other = equations.sides(gold), equations.sides(answer)
+    same_name = len(one) == len(other) == 2 and one[0].strip() == other[0].strip() and len(one[0].strip()) == 1
+    if (len(one) > 1) != (len(other) > 1) or same_name:
         gold, answer = equations.right_side(gold), equations.right_side(answer)
     for name, rule in _RULES.items():
         equal = rule(gold, answer)

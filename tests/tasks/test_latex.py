@@ -245,3 +245,9 @@ def test_shared_cases(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert rows
     assert not wrong
     assert not list(tmp_path.iterdir())
+
+
+def test_two_values_of_one_name_are_compared_as_values() -> None:
+    assert latex.compare("x = 1000", "x = 1,000").equal
+    assert not latex.compare("x = 1000", "x = 1,001").equal
+    assert not latex.compare("x = 1000", "y = 1000").equal
