@@ -189,8 +189,9 @@ def test_all_cases_at_once_three_times(isolation: Isolation) -> None:
             if row["verdict_policy"] == "fixed" and verdict.all_passed is not row["expected_passed"]
         ]
         assert not wrong
-        rounds.append([verdict.all_passed for verdict in verdicts])
-    assert rounds[0] == rounds[1] == rounds[2], "also where either verdict would do"
+        # where either verdict would do, a program may also race the clock, which so many at once decide
+        rounds.append([v.all_passed for row, v in zip(rows, verdicts, strict=True) if row["verdict_policy"] == "fixed"])
+    assert rounds[0] == rounds[1] == rounds[2]
     servers = descendants(), namespaces()
     grade(open_sandbox(LIMITS, isolation=isolation), ADD, Asserts(asserts=["assert add(1, 2) == 3"]))
     assert (descendants(), namespaces()) == servers, "what is left are the idle servers, which is what there was"
