@@ -44,7 +44,7 @@ def long_prompts(prompts: Sequence[list[int]], config: Any, room: int) -> list[l
 
 
 def prove_attention(
-    sampler: RolloutEngine, logprobs: Logprobs, prompts: Sequence[list[int]], sampling: Sampling, engine: EngineConfig
+    sampler: RolloutEngine, logprobs: Logprobs, prompts: Sequence[list[int]], sampling: Sampling, where: EngineConfig
 ) -> None:
     """Refuse a model that the sampler does not run as a plain forward pass does.
 
@@ -53,11 +53,11 @@ def prove_attention(
     """
     cache_bytes = sampler.cache_bytes
     try:
-        agree(*both(sampler, logprobs, prompts, replace(sampling, max_new_tokens=TOKENS), engine), engine)
+        agree(*both(sampler, logprobs, prompts, replace(sampling, max_new_tokens=TOKENS), where), where)
         sampler.cache_bytes = cache_bytes  # the run's own is recorded, not this one's
     except EngineError as error:
         raise UserError(
-            f"--rollout {engine.rollout} cannot sample this model as it is trained ({error}): what its config says "
+            f"--rollout {where.rollout} cannot sample this model as it is trained ({error}): what its config says "
             "about attention is lost there; take another rollout engine or another model"
         ) from error
     except (RuntimeError, ValueError, LookupError, TypeError, AttributeError) as error:
@@ -65,13 +65,13 @@ def prove_attention(
             raise
         first = str(error).strip().partition("\n")[0]
         raise UserError(
-            f"--rollout {engine.rollout} cannot sample this model ({type(error).__name__}: {first}); take another "
+            f"--rollout {where.rollout} cannot sample this model ({type(error).__name__}: {first}); take another "
             "rollout engine or another model"
         ) from error
 
 
 def both(
-    sampler: RolloutEngine, logprobs: Logprobs, prompts: Sequence[list[int]], sampling: Sampling, engine: EngineConfig
+    sampler: RolloutEngine, logprobs: Logprobs, prompts: Sequence[list[int]], sampling: Sampling, where: EngineConfig
 ) -> tuple[Tensor, Tensor, Tensor]:
     """(B, T) log-probs of fresh completions, two a prompt, by a forward pass and by the sampler, and their mask."""
     seeds = [[derive_seed("proof", row, i) for i in range(2)] for row in range(len(prompts))]
@@ -82,26 +82,26 @@ def both(
         prompt_lengths=torch.tensor([len(ids) for ids, _ in sampled]),
         lengths=torch.tensor([len(done.token_ids) for _, done in sampled]),
     )
-    return passed(logprobs, tokens, engine), pad_columns([done.logprobs for _, done in sampled]), tokens.mask
+    return passed(logprobs, tokens, where), pad_columns([done.logprobs for _, done in sampled]), tokens.mask
 
 
-def passed(logprobs: Logprobs, tokens: Sequences, engine: EngineConfig) -> Tensor:
+def passed(logprobs: Logprobs, tokens: Sequences, where: EngineConfig) -> Tensor:
     """(B, T) of `logprobs`, in micro-batches."""
     found = torch.zeros(tokens.mask.shape)
-    for rows in micro_batches(tokens, torch.arange(len(tokens)), engine.tokens_at_once):
+    for rows in micro_batches(tokens, torch.arange(len(tokens)), where.tokens_at_once):
         part = logprobs(tokens.pad(rows)).float().cpu()
         found[rows, : part.shape[1]] = part
     return found
 
 
-def agree(trainer_logprobs: Tensor, rollout_logprobs: Tensor, mask: Tensor, engine: EngineConfig) -> None:
+def agree(trainer_logprobs: Tensor, rollout_logprobs: Tensor, mask: Tensor, where: EngineConfig) -> None:
     """Refuse (B, T) log-probs that equal weights cannot explain.
 
     Raises:
         EngineError: their mean absolute difference is above the tolerance.
     """
-    given = engine.rollout_tolerance
-    limit = TOLERANCE[engine.dtype or "float32"] if given is None else given
+    given = where.rollout_tolerance
+    limit = TOLERANCE[where.dtype or "float32"] if given is None else given
     error = float((trainer_logprobs - rollout_logprobs)[mask].abs().mean())
     if not error <= limit:
         raise EngineError(

@@ -28,43 +28,43 @@ def adapters(config: RunConfig, model: PreTrainedModel) -> None:
         prepare(model, config.lora, config.engine.dtype, config.seed)
 
 
-def in_dtype(engine: EngineConfig, model: PreTrainedModel) -> None:
+def in_dtype(where: EngineConfig, model: PreTrainedModel) -> None:
     """Hold the weights as the training engine does: DeepSpeed's optimizer keeps the float32 ones beside bfloat16."""
-    if engine.train == "deepspeed" and engine.zero_stage and engine.dtype == "bfloat16":
+    if where.train == "deepspeed" and where.zero_stage and where.dtype == "bfloat16":
         for parameter in model.parameters():
             parameter.data = parameter.data.bfloat16()
 
 
 def rollout_engine(
-    engine: EngineConfig,
+    where: EngineConfig,
     model: PreTrainedModel,
     tokenizer: PreTrainedTokenizerBase,
     location: str,
     *,
-    max_tokens: int,
+    longest: int,
     own_weights: bool = False,
 ) -> RolloutEngine:
     """What generates.
 
     Args:
-        engine: names it, and says where it runs.
+        where: names it, and says where it runs.
         model: the policy as it is trained.
         tokenizer: the policy's.
         location: where the model came from.
-        max_tokens: longest prompt and completion together.
+        longest: longest prompt and completion together.
         own_weights: it must be able to hold other weights than the model's.
 
     Raises:
         UserError: its extra is not installed, or it cannot load the model.
     """
-    if engine.rollout == "vllm":
+    if where.rollout == "vllm":
         require("vllm", "--rollout vllm", "vllm")
         from bench.engines.vllm import VLLMRollout
 
-        return VLLMRollout(model, tokenizer, engine, location=weights_at(location), max_tokens=max_tokens)
+        return VLLMRollout(model, tokenizer, where, location=weights_at(location), longest=longest)
     from bench.engines.hf import HFRollout
 
-    return HFRollout(model, tokenizer, engine, own_weights=own_weights)
+    return HFRollout(model, tokenizer, where, own_weights=own_weights)
 
 
 def train_engine(

@@ -95,7 +95,7 @@ class DeepSpeedEngine(Networks):
     @contextmanager
     def _count_saved(self, role: Role) -> Generator[None]:
         """Not under ZeRO-3: what is saved there includes weights that were brought together, and would keep them."""
-        if self.engine.zero_stage == 3:
+        if self.where.zero_stage == 3:
             yield
         else:
             with super()._count_saved(role):
@@ -123,7 +123,7 @@ class DeepSpeedEngine(Networks):
 
     def weights(self) -> Iterator[tuple[str, Tensor]]:
         """The policy's, whole, by name; every rank must go through them."""
-        if self.engine.zero_stage != 3:
+        if self.where.zero_stage != 3:
             yield from named_weights(self.policy)
             return
         import deepspeed  # pyright: ignore[reportMissingImports]
@@ -150,7 +150,7 @@ class DeepSpeedEngine(Networks):
         held |= {role: self._here(zero_memory.weights(engine.module)) for role, engine in self.engines.items()}
         if self.frozen is not None:
             held["reference"] = self._here(zero_memory.weights(self.frozen.module))
-        if self.engine.zero_stage == 3:
+        if self.where.zero_stage == 3:
             del held["activations"]
         held["gradients"] = max(self._gradients.values(), default=0)
         self._gradients = {}
@@ -171,41 +171,41 @@ class DeepSpeedEngine(Networks):
 def initialise(
     network: nn.Module,
     device: torch.device,
-    engine: EngineConfig,
+    where: EngineConfig,
     optimizer: OptimizerConfig,
     clip: float,
 ) -> Any:  # noqa: ANN401 - deepspeed has no types
     """A DeepSpeed engine whose optimizer is torch's AdamW: the same arithmetic as in plain torch."""
     deepspeed = imported(device)
     settings: dict[str, Any] = {"lr": 0.0, "betas": optimizer.betas, "weight_decay": optimizer.weight_decay}
-    if engine.zero_stage:
+    if where.zero_stage:
         adamw = torch.optim.AdamW(network.parameters(), **settings, fused=True)
     else:
         adamw = GuardedAdamW(network.parameters(), **settings, fused=True, max_norm=clip)
-    config = settings_of(engine, clip, sum(p.numel() for p in network.parameters()))
+    config = settings_of(where, clip, sum(p.numel() for p in network.parameters()))
     with redirect_stdout(io.StringIO()):  # it tells of its memory
         return deepspeed.initialize(model=network, optimizer=adamw, config=config)[0]
 
 
-def initialise_frozen(network: nn.Module, device: torch.device, engine: EngineConfig) -> Any:  # noqa: ANN401
+def initialise_frozen(network: nn.Module, device: torch.device, where: EngineConfig) -> Any:  # noqa: ANN401
     """ZeRO-3 of a network that is not trained; `--offload reference` leaves its shards on the host."""
-    config = settings_of(replace(engine, offload=()), 0.0, 1)
-    if "reference" in engine.offload:
+    config = settings_of(replace(where, offload=()), 0.0, 1)
+    if "reference" in where.offload:
         config["zero_optimization"]["offload_param"] = {"device": "cpu"}
     with redirect_stdout(io.StringIO()):
         return imported(device).initialize(model=network, config=config)[0]
 
 
-def settings_of(engine: EngineConfig, clip: float, num_parameters: int) -> dict[str, Any]:
+def settings_of(where: EngineConfig, clip: float, num_parameters: int) -> dict[str, Any]:
     """DeepSpeed's own settings. bfloat16 keeps float32 master weights: sharded ones from stage 1 on."""
-    stage = engine.zero_stage
+    stage = where.zero_stage
     zero: dict[str, Any] = {"stage": stage, "reduce_bucket_size": min(BUCKET, num_parameters)}
     if stage == 3:
         zero["stage3_param_persistence_threshold"] = 0
     for flag, key in (("optimizer", "offload_optimizer"), ("params", "offload_param")):
-        if flag in engine.offload:
+        if flag in where.offload:
             zero[key] = {"device": "cpu"}
-    half = engine.dtype == "bfloat16"
+    half = where.dtype == "bfloat16"
     return {
         "train_micro_batch_size_per_gpu": 1,  # says nothing here: the caller passes batches and steps
         "managed_gradient_accumulation": False,

@@ -49,14 +49,14 @@ class HFRollout:
         self,
         model: PreTrainedModel,
         tokenizer: PreTrainedTokenizerBase,
-        engine: EngineConfig,
+        where: EngineConfig,
         *,
         own_weights: bool = False,
     ) -> None:
         self.model = copy.deepcopy(model).requires_grad_(False) if own_weights else model
         self.weights_bytes = self.resting_bytes = storage_bytes(self.model.parameters()) if own_weights else 0
         self.tokenizer = tokenizer
-        self.engine = engine
+        self.where = where
         self.eos = torch.tensor(eos_ids(model, tokenizer), device=model.device)
         self.cache_bytes = 0  # largest key-value cache so far
         known = inspect.signature(model.forward).parameters
@@ -93,7 +93,7 @@ class HFRollout:
         return [[c for c in group if c is not None] for group in results]
 
     def _chunks(self, prompts: Sequence[list[int]], seeds: Sequence[Sequence[int]]) -> Iterator[list[Job]]:
-        room = self.engine.rollout_batch_size
+        room = self.where.rollout_batch_size
         chunk: list[Job] = []
         for prompt in sorted(range(len(prompts)), key=lambda i: len(prompts[i])):
             first = 0
@@ -104,7 +104,7 @@ class HFRollout:
                 room -= len(part)
                 if room == 0:
                     yield chunk
-                    chunk, room = [], self.engine.rollout_batch_size
+                    chunk, room = [], self.where.rollout_batch_size
         if chunk:
             yield chunk
 
@@ -160,7 +160,7 @@ class HFRollout:
     def _forward(self, tokens: Tensor, mask: Tensor, positions: Tensor, cache: DynamicCache) -> Tensor:
         """(n, V) float32 logits behind the last token."""
         placed = {"position_ids": positions} if self.takes_positions else {}
-        with autocast(self.model.device, self.engine.dtype):
+        with autocast(self.model.device, self.where.dtype):
             out = self.model(
                 input_ids=tokens,
                 attention_mask=mask,

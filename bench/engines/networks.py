@@ -43,7 +43,7 @@ class Networks:
         self.policy = policy
         self.tokenizer = tokenizer
         self.temperature = setup.temperature
-        self.engine = setup.engine
+        self.where = setup.engine
         self.device = device
         self.modules: dict[Role, nn.Module] = {"policy": policy}
         if "values" in setup.needs:
@@ -70,7 +70,7 @@ class Networks:
     def logprobs(self, padded: Padded) -> Tensor:
         """(b, t), no gradient."""
         padded = self._place(padded)
-        with autocast(self.device, self.engine.dtype):
+        with autocast(self.device, self.where.dtype):
             return padded.unflatten(self.run_policy(padded)[0])
 
     def ref_logprobs(self, padded: Padded) -> Tensor:
@@ -87,14 +87,14 @@ class Networks:
     @torch.no_grad()
     def _logprobs(self, model: PreTrainedModel, padded: Padded) -> Tensor:
         padded = self._place(padded)
-        with autocast(self.device, self.engine.dtype):
+        with autocast(self.device, self.where.dtype):
             return padded.unflatten(token_logprobs(model, padded, self.temperature)[0])
 
     def forward(self, padded: Padded, *, entropy_grad: bool) -> PolicyOutput:
         """(b, t) each."""
         padded = self._place(padded)
         with self.clock("forward"):
-            with autocast(self.device, self.engine.dtype), self._count_saved("policy"):
+            with autocast(self.device, self.where.dtype), self._count_saved("policy"):
                 logprobs, logits = self.run_policy(padded)
             if entropy_grad:
                 spread = entropy(logits)
@@ -104,7 +104,7 @@ class Networks:
 
     def values(self, padded: Padded) -> Tensor:
         """(b, t), differentiable."""
-        with self.clock("forward"), autocast(self.device, self.engine.dtype), self._count_saved("critic"):
+        with self.clock("forward"), autocast(self.device, self.where.dtype), self._count_saved("critic"):
             return self.run_critic(self._place(padded))
 
     def held(self, optimizer: Iterable[Tensor]) -> dict[str, int]:

@@ -25,7 +25,7 @@ from bench.reward import Conversation
 class ClassifierReward:
     """A `RewardEngine`: the classifier's one logit for prompt and completion, in its own tokenizer's chat template."""
 
-    def __init__(self, location: str, device: torch.device, dtype: str | None, max_tokens: int) -> None:
+    def __init__(self, location: str, device: torch.device, dtype: str | None, micro_batch_tokens: int) -> None:
         """Load from a folder or the hub.
 
         Raises:
@@ -34,7 +34,7 @@ class ClassifierReward:
         self.location = location
         self.device = device
         self.dtype = dtype
-        self.max_tokens = max_tokens
+        self.micro_batch_tokens = micro_batch_tokens
         self.model, self.tokenizer = load_classifier(location)
         cast("Any", self.model).to(device)
         self.pad = padding(self.model, self.tokenizer)
@@ -65,7 +65,7 @@ class ClassifierReward:
         scores = torch.zeros(len(rows))
         start = 0
         while start < len(order):
-            size = 1 if self.pad is None else max(1, self.max_tokens // len(rows[order[start]]))
+            size = 1 if self.pad is None else max(1, self.micro_batch_tokens // len(rows[order[start]]))
             part = order[start : start + size]
             scores[part] = self._forward([rows[i] for i in part])
             start += size

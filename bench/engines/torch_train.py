@@ -64,7 +64,7 @@ class TorchEngine(Networks):
 
     def weights(self) -> Iterator[tuple[str, Tensor]]:
         """The policy's, by name, as the rollout engine takes them."""
-        return weights_for(self.engine.rollout, self.policy)
+        return weights_for(self.where.rollout, self.policy)
 
     def save_state(self, folder: Path) -> None:
         """Policy and critic without what is frozen, both optimizers and, where there is one, the reference."""

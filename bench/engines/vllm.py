@@ -29,9 +29,9 @@ class VLLMRollout:
     Args:
         model: the policy, for its sizes and end tokens.
         tokenizer: the policy's.
-        engine: device, type, memory and parallelism.
+        where: device, type, memory and parallelism.
         location: where vLLM reads the model from, once.
-        max_tokens: longest prompt and completion together.
+        longest: longest prompt and completion together.
 
     Raises:
         UserError: vLLM cannot load the model, not in the memory it may take, or not on so many devices.
@@ -41,22 +41,22 @@ class VLLMRollout:
         self,
         model: PreTrainedModel,
         tokenizer: PreTrainedTokenizerBase,
-        engine: EngineConfig,
+        where: EngineConfig,
         *,
         location: str,
-        max_tokens: int,
+        longest: int,
     ) -> None:
         on_gpu = model.device.type == "cuda"
-        if engine.tensor_parallel > 1 and not on_gpu:
-            raise UserError(f"--engine.tensor-parallel {engine.tensor_parallel}: there are no GPUs to split over")
+        if where.tensor_parallel > 1 and not on_gpu:
+            raise UserError(f"--engine.tensor-parallel {where.tensor_parallel}: there are no GPUs to split over")
         self.tokenizer = tokenizer
         self.eos = eos_ids(model, tokenizer)
-        self.dtype = torch.bfloat16 if engine.dtype == "bfloat16" else torch.float32
-        positions = getattr(model.config.get_text_config(), "max_position_embeddings", max_tokens)
+        self.dtype = torch.bfloat16 if where.dtype == "bfloat16" else torch.float32
+        positions = getattr(model.config.get_text_config(), "max_position_embeddings", longest)
         setup = Setup(
             location=location,
-            engine=replace(engine, device="cuda" if on_gpu else "cpu"),
-            max_tokens=min(max_tokens, positions),
+            where=replace(where, device="cuda" if on_gpu else "cpu"),
+            longest=min(longest, positions),
             eos=self.eos,
             gpu=model.device.index or 0,
         )

@@ -24,8 +24,8 @@ class Setup:
     """What the engine is built from."""
 
     location: str
-    engine: EngineConfig
-    max_tokens: int  # prompt and completion
+    where: EngineConfig
+    longest: int  # prompt and completion together, in tokens
     eos: list[int]
     gpu: int = 0
     """Which of the visible ones it shares with the trainer; with tensor parallelism the first ones."""
@@ -49,30 +49,30 @@ class Host:
         from vllm import LLM
 
         self.setup = setup
-        self.on_gpu = setup.engine.device == "cuda"
+        self.on_gpu = setup.where.device == "cuda"
         self.asleep = False
-        engine = setup.engine
-        alone = engine.tensor_parallel == 1
+        where = setup.where
+        alone = where.tensor_parallel == 1
         self.llm = LLM(
             model=setup.location,
             skip_tokenizer_init=True,
             generation_config="vllm",  # sampling is ours alone
-            dtype=engine.dtype or "float32",
-            max_model_len=setup.max_tokens,
-            max_num_seqs=engine.rollout_batch_size,
-            max_num_batched_tokens=max(setup.max_tokens, engine.rollout_batch_size, 8192),
+            dtype=where.dtype or "float32",
+            max_model_len=setup.longest,
+            max_num_seqs=where.rollout_batch_size,
+            max_num_batched_tokens=max(setup.longest, where.rollout_batch_size, 8192),
             # part of a prompt draws a number that is thrown away, and a CPU's generator cannot step back
             enable_chunked_prefill=self.on_gpu,
             enable_prefix_caching=True,
             async_scheduling=False,
             logprobs_mode="processed_logprobs",
             logits_processors=["bench.engines.vllm_mass:KeptMass"],
-            tensor_parallel_size=engine.tensor_parallel,
+            tensor_parallel_size=where.tensor_parallel,
             distributed_executor_backend="uni" if alone else "mp",
             worker_extension_cls=EXTENSION,
             enforce_eager=not self.on_gpu,
             enable_sleep_mode=self.on_gpu,
-            gpu_memory_utilization=engine.rollout_memory,
+            gpu_memory_utilization=where.rollout_memory,
             kv_cache_memory_bytes=None if self.on_gpu else cpu_cache_bytes(setup),
         )
 
@@ -149,9 +149,9 @@ def environment(setup: Setup) -> None:
         "VLLM_USE_V2_MODEL_RUNNER": "0",  # the runner that the seeds and the kept mass were tried with
         "VLLM_NO_USAGE_STATS": "1",
     }
-    if setup.engine.device == "cpu":
+    if setup.where.device == "cpu":
         os.environ.setdefault("VLLM_CPU_OMP_THREADS_BIND", "nobind")  # OMP_NUM_THREADS decides
-    elif setup.engine.tensor_parallel == 1:
+    elif setup.where.tensor_parallel == 1:
         visible = os.environ.get("CUDA_VISIBLE_DEVICES")
         os.environ["CUDA_VISIBLE_DEVICES"] = visible.split(",")[setup.gpu] if visible else str(setup.gpu)
 
@@ -162,14 +162,14 @@ def cpu_cache_bytes(setup: Setup) -> int:
 
     from bench.models.shape import ModelShape
 
-    share = int(psutil.virtual_memory().total * setup.engine.rollout_memory)
+    share = int(psutil.virtual_memory().total * setup.where.rollout_memory)
     try:
         shape = ModelShape.from_config(AutoConfig.from_pretrained(setup.location))
     except ValueError:  # a family whose sizes are not known here
         return min(share, 4 * GIB)
-    width = 2 if setup.engine.dtype == "bfloat16" else 4
+    width = 2 if setup.where.dtype == "bfloat16" else 4
     block = 128  # tokens of a block of the cache on a CPU
-    tokens = -(-setup.max_tokens // block) * block * (setup.engine.rollout_batch_size + 1)
+    tokens = -(-setup.longest // block) * block * (setup.where.rollout_batch_size + 1)
     return min(share, tokens * width * shape.layers * shape.kv_heads * (shape.head_dim + shape.value_dim))
 
 

@@ -143,7 +143,7 @@ def loaded_for(command: EvalCommand, names: Sequence[str], run: Tree | None, dev
     model = cast("Any", load_model(location)).to(device)
     tokenizer = load_tokenizer(location)
     longest = max((len(encode(tokenizer, p.prompt)) for part in problems.values() for p in part), default=1)
-    engine = rollout_engine(command.engine, model, tokenizer, location, max_tokens=longest + budget)
+    engine = rollout_engine(command.engine, model, tokenizer, location, longest=longest + budget)
     if is_adapted(model):
         engine.load_weights(weights_for(command.engine.rollout, model))
     prompts = [encode(tokenizer, p.prompt) for part in problems.values() for p in part[:PROOF_PROBLEMS]]

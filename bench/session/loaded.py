@@ -59,7 +59,7 @@ class Loaded:
                 self.model,
                 self.tokenizer,
                 self.location,
-                max_tokens=config.max_prompt_tokens + config.sampling.generation_budget,
+                longest=config.max_prompt_tokens + config.sampling.generation_budget,
                 own_weights=config.rollout_lag > 0 or config.engine.shards_weights,
             )
             self.trainer = train_engine(config, self.model, self.tokenizer, ranks)

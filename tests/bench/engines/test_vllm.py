@@ -45,8 +45,8 @@ END = 3
 Pair = tuple[PreTrainedModel, VLLMRollout]
 
 
-def sampler(model: PreTrainedModel, location: Path, max_tokens: int = 160) -> VLLMRollout:
-    return VLLMRollout(model, TOKENIZER, ENGINE, location=str(location), max_tokens=max_tokens)
+def sampler(model: PreTrainedModel, location: Path, longest: int = 160) -> VLLMRollout:
+    return VLLMRollout(model, TOKENIZER, ENGINE, location=str(location), longest=longest)
 
 
 def made(folder: Path, *, tied: bool) -> PreTrainedModel:
@@ -233,7 +233,7 @@ def test_a_device_split_needs_gpus() -> None:
             TOKENIZER,
             replace(ENGINE, tensor_parallel=2),
             location=str(EMBEDDED),
-            max_tokens=128,
+            longest=128,
         )
 
 

@@ -81,8 +81,8 @@ def classifier(folder: Path, *, pad: int | None = 0, labels: int = 1, seed: int 
     return str(folder)
 
 
-def engine(location: str, max_tokens: int = 1000) -> ClassifierReward:
-    return ClassifierReward(location, torch.device("cpu"), "float32", max_tokens)
+def engine(location: str, micro_batch_tokens: int = 1000) -> ClassifierReward:
+    return ClassifierReward(location, torch.device("cpu"), "float32", micro_batch_tokens)
 
 
 # --- the mixture
@@ -124,8 +124,8 @@ def test_a_score_is_the_classifiers_own_and_depends_on_no_other_row(tmp_path: Pa
         ids = tokenizer(text, add_special_tokens=False, return_tensors="pt")["input_ids"]
         expected.append(model(input_ids=ids).logits.item())
     assert max(expected) - min(expected) > 0.01
-    for max_tokens in (1, 60, 1000):  # one by one, some, all at once
-        assert engine(location, max_tokens).score(TALKS).tolist() == pytest.approx(expected, abs=1e-5)
+    for micro_batch_tokens in (1, 60, 1000):  # one by one, some, all at once
+        assert engine(location, micro_batch_tokens).score(TALKS).tolist() == pytest.approx(expected, abs=1e-5)
 
 
 def test_a_classifier_without_padding_is_given_the_tokenizers_where_that_ends_no_text(tmp_path: Path) -> None:
