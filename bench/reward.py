@@ -1,7 +1,7 @@
-"""A learned reward beside the task's own: what scores, and how both become the reward that is trained on."""
+"""Rewards other than the task's own: a user's function in its place, a learned model beside it."""
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from torch import Tensor
@@ -9,8 +9,26 @@ from torch import Tensor
 from bench.config import RewardModelConfig
 from bench.models.shape import ModelShape
 from bench.rollout import Rollout
+from tasks.core import Problem, Score, Split, Task
 
+Reward = Callable[[Problem, str], float]
 Conversation = tuple[str, str]  # the user's message, the completion
+
+
+@dataclass(frozen=True)
+class RewardedTask:
+    """A task whose reward is the user's function; what is correct stays the task's verdict."""
+
+    task: Task
+    reward: Reward
+
+    def problems(self, split: Split) -> Sequence[Problem]:
+        """The task's own."""
+        return self.task.problems(split)
+
+    def score(self, problem: Problem, completion: str) -> Score:
+        """The task's verdict with the reward replaced."""
+        return replace(self.task.score(problem, completion), reward=float(self.reward(problem, completion)))
 
 
 class RewardEngine(Protocol):

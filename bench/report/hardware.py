@@ -5,7 +5,7 @@ from itertools import product
 from pathlib import Path
 
 from bench.ground.errors import UserError
-from bench.planner.validate import Prediction, predict
+from bench.planner.predict import Prediction, predict
 from bench.report.comparison import Arm, Comparison
 from bench.report.tables import Row, Table, number, percent, quantity, share, text
 

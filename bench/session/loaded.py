@@ -16,9 +16,10 @@ from bench.models.lora import adapter_parameters
 from bench.models.shape import ModelShape, countable
 from bench.proof import PROOF_PROBLEMS, long_prompts, prove_attention
 from bench.ranks import ALONE, Ranks
+from bench.reward import RewardedTask
 from bench.session.console import Display, check_tracker
 from bench.settings.flags import Chosen
-from bench.settings.plugins import RewardedTask, imported
+from bench.settings.plugins import imported
 from bench.settings.resolve import is_embedded
 from bench.work import Work, measured_peak
 from tasks.core import DataError, Problem, Split, Task

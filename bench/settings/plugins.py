@@ -2,8 +2,7 @@
 
 import importlib
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, cast
 
@@ -11,10 +10,8 @@ from algorithms import ALGORITHMS
 from algorithms.core import Algorithm
 from bench.ground.errors import UserError, nearest
 from tasks import TASKS
-from tasks.core import DataError, Problem, Score, Split, Task
+from tasks.core import DataError, Task
 from tasks.logic import puzzle_task
-
-Reward = Callable[[Problem, str], float]
 
 
 def find_algorithm(name: str) -> type[Algorithm]:
@@ -72,19 +69,3 @@ def imported(path: str, flag: str) -> Any:  # noqa: ANN401 - whatever the module
         raise UserError(f"{flag} {path}: cannot import {module}: {error}") from error
     except AttributeError as error:
         raise UserError(f"{flag} {path}: {module} has no {attribute}") from error
-
-
-@dataclass(frozen=True)
-class RewardedTask:
-    """A task whose reward is the user's function; what is correct stays the task's verdict."""
-
-    task: Task
-    reward: Reward
-
-    def problems(self, split: Split) -> Sequence[Problem]:
-        """The task's own."""
-        return self.task.problems(split)
-
-    def score(self, problem: Problem, completion: str) -> Score:
-        """The task's verdict with the reward replaced."""
-        return replace(self.task.score(problem, completion), reward=float(self.reward(problem, completion)))

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from bench.ground.runs import find_runs
-from bench.planner.validate import predict
+from bench.planner.predict import predict
 from bench.report.comparison import comparisons_in
 from bench.report.hardware import hardware
 from bench.report.records import load
