@@ -1,6 +1,5 @@
 """Commands. Each imports what it needs when it is called, so that none waits for another's engines."""
 
-import errno
 import os
 import socket
 import sys
@@ -8,11 +7,9 @@ import urllib.parse
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from bench.ground.errors import UserError
+from bench.ground.errors import UserError, lacks_room
 
 Arguments = list[str]
-
-UNWRITABLE = (errno.ENOSPC, errno.EROFS, errno.EDQUOT, errno.EFBIG)
 
 USAGE = """usage: python -m bench COMMAND [--flags]
 
@@ -36,9 +33,10 @@ def main(arguments: Sequence[str]) -> int:
     except UserError as error:
         return refuse(error)
     except OSError as error:
-        if error.errno not in UNWRITABLE:
+        if not lacks_room(error):
             raise
-        return refuse(UserError(f"cannot write{at(error)}: {os.strerror(error.errno)}; free some space or take --out"))
+        reason = error.strerror or str(error)
+        return refuse(UserError(f"cannot write{at(error)}: {reason}; free some space or take --out"))
 
 
 def at(error: OSError) -> str:

@@ -7,6 +7,7 @@ from typing import Any, cast
 from torch import Tensor
 
 from bench.evaluate import describe, judge, problem_rows, summarise
+from bench.ground.errors import lacks_room
 from bench.ground.sums import SUMS, seal, verify
 from bench.ground.tree import Tree
 from bench.loop import NoSignalError, State, train, used
@@ -36,6 +37,13 @@ def out_of_memory(error: Exception, loaded: Loaded) -> str:
     return f"out of memory in {' of '.join(reversed(place))}; {remedy}"
 
 
+def system_error(error: OSError, step: int) -> str:
+    """What the system refused; where it was room, what to do about it."""
+    if lacks_room(error):
+        return f"cannot write: {error}; free some space"
+    return f"step {step}: {type(error).__name__}: {error}"
+
+
 class Session:
     """Drives one run: the loop, its records, its evaluations."""
 
@@ -61,7 +69,7 @@ class Session:
             except EngineError as error:
                 return self._fail(f"step {state.step + 1}: {error}{self._log_of(error)}; {self._how_to_go_on()}")
             except OSError as error:
-                return self._fail(f"cannot write: {error}; free some space, then run --resume {recorder.path}")
+                return self._fail(f"{system_error(error, state.step + 1)}; {self._how_to_go_on()}")
             except RuntimeError as error:
                 if is_out_of_memory(error):
                     return self._fail(f"step {state.step + 1}: {out_of_memory(error, self.loaded)}")

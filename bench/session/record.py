@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, TextIO
 
-from bench.ground.errors import UserError
+from bench.ground.errors import UserError, lacks_room
 from bench.ground.files import read_rows, sync_folder, sync_path, write_json
 from bench.ground.sums import seal
 from bench.ranks import ALONE, Ranks
@@ -73,7 +73,7 @@ class Recorder:
         """Write `checkpoint/step-<n>/` whole or not at all, then drop what is older, the folder named `keep` apart.
 
         Raises:
-            OSError: it cannot be written; the one before it stands.
+            OSError: there is no room for it; the one before it stands.
         """
         folder = self.path / "checkpoint"
         partial, final = folder / f"partial-{step:06d}", folder / f"step-{step:06d}"
@@ -84,9 +84,11 @@ class Recorder:
         self.ranks.meet()
         try:
             save(partial)
-        except Exception as error:  # each library has its own kind for a disk that is full
+        except Exception as error:
             shutil.rmtree(partial, ignore_errors=True)
-            raise OSError(f"checkpoint of step {step}: {str(error).splitlines()[0]}") from error
+            if lacks_room(error):  # each library has its own kind for a disk that is full
+                raise OSError(f"checkpoint of step {step}: {str(error).splitlines()[0]}") from error
+            raise
         self.ranks.meet()
         if self.ranks.leads:
             self._keep(partial, final, keep)
