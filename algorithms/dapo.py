@@ -33,7 +33,7 @@ class DAPO(GRPO):
     dynamic_sampling: bool = True
     """Train only on groups whose completions are neither all correct nor all wrong, by the binary verdict."""
     max_sampling_rounds: int = 10
-    """Rounds of generation allowed to fill the batch with such groups."""
+    """Most rounds of generation by which a step fills its batch with groups that are kept."""
     refill: Literal["missing", "whole"] = "missing"
     """Prompts of a further round: as many as are missing at the keep rate so far, or a whole batch again as in the
     paper's code, whose surplus is thrown away."""

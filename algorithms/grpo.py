@@ -22,7 +22,7 @@ class GroupRelative(PolicyGradient):
     spread: ops.Spread = "sample"
     """Divisor of the advantage: the group's std with n - 1 or n, the whole batch's std, or none."""
     eps: float = 1e-6
-    """Added to the divisor."""
+    """Small number that is added to the divisor of the advantage."""
 
     def contradictions(self) -> Iterator[str]:
         yield from super().contradictions()

@@ -21,11 +21,12 @@ class PolicyGradient(Algorithm):
     kl_coef: float = 0.0
     """Weight of KL(policy || reference); at 0 no reference model is built."""
     kl_estimator: ops.KLEstimator = "k3"
-    """k1 log-ratio, k2 half its square, k3 ref/pi - log(ref/pi) - 1. As a loss, on-policy, the expected gradient is
-    zero for k1, the gradient of KL(policy || reference) for k2 and that of KL(reference || policy) for k3."""
+    """Estimator of the KL: k1 log-ratio, k2 half its square, k3 ref/pi - log(ref/pi) - 1. As a loss, on-policy, the
+    expected gradient is zero for k1, the gradient of KL(policy || reference) for k2 and that of KL(reference || policy)
+    for k3."""
     kl_place: Literal["reward", "loss"] = "loss"
-    """In the reward the KL (at the old policy) is a cost that credit assignment sees, and its gradient is that of
-    the score function; in the loss it is differentiated directly."""
+    """Where the KL stands: in the reward it is a cost (at the old policy) that credit assignment sees, and its gradient
+    is that of the score function; in the loss it is differentiated directly."""
     kl_times_ratio: bool = False
     """Multiply the KL in the loss by the ratio, not detached: unbiased off-policy, in value and gradient."""
     allow_k1_loss: bool = False
@@ -41,7 +42,7 @@ class PolicyGradient(Algorithm):
     correction_mode: Literal["truncate", "mask"] = "truncate"
     """What happens to a correction above the cap: it becomes the cap, or 0."""
     correction_cap: float = 2.0
-    """Largest correction."""
+    """Largest correction of a token or a completion."""
     mask_truncated: bool = False
     """Leave truncated completions out of the loss; they still count in their group's mean and spread."""
 

@@ -26,7 +26,7 @@ class PPO(ClippedPolicyGradient):
     kl_estimator: ops.KLEstimator = "k1"
     kl_place: Literal["reward", "loss"] = "reward"
     gamma: float = 1.0
-    """Discount a token."""
+    """Discount of what follows, for each token."""
     gae_lambda: float = 1.0
     """GAE's lambda: 1 is the return minus V, 0 the one-step error. At 0.95 DeepSeek-R1 found PPO far weaker."""
     gae_lambda_critic: float | None = None

@@ -27,9 +27,9 @@ class ReinforcePP(ClippedPolicyGradient):
     kl_estimator: ops.KLEstimator = "k1"
     kl_place: Literal["reward", "loss"] = "reward"
     baseline: Literal["none", "group"] = "none"
-    """Subtracted from the reward: nothing, or the group's mean."""
+    """What is subtracted from the reward: nothing, or the group's mean."""
     whiten: Literal["batch", "none"] = "batch"
-    """Zero mean and unit variance of the advantages over the batch's counted tokens."""
+    """Whether the advantages are given zero mean and unit variance over the batch's counted tokens."""
 
     def contradictions(self) -> Iterator[str]:
         yield from super().contradictions()

@@ -38,7 +38,7 @@ class Countdown(DataTask):
     use_all: bool = True
     """Whether every number must be used; otherwise each at most once."""
     difficulty: countdown_rows.Difficulty = field(default_factory=countdown_rows.Difficulty)
-    """Of the procedural source."""
+    """How hard the procedural problems are."""
 
     def procedural(self, split: Split) -> Sequence[Row]:
         draw = random.Random(f"countdown {split} {self.seed}")

@@ -83,7 +83,7 @@ class DataTask:
     think_opened: bool = False
     """The model's chat template itself opens the think block, so completions hold only its end."""
     seed: int = 0
-    """Of the procedural source; a run's own seed does not change its problems."""
+    """Seed of the procedural problems; a run's own seed does not change its problems."""
 
     def procedural(self, split: Split) -> Sequence[Row]:
         """Rows made from `self.seed`, in the official format; the splits share no problem.

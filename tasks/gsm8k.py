@@ -35,7 +35,7 @@ class Gsm8k(DataTask):
     )
 
     difficulty: Difficulty = field(default_factory=Difficulty)
-    """Of the procedural source: steps, sizes of numbers, misleading facts."""
+    """How hard the procedural problems are: steps, sizes of numbers, misleading facts."""
 
     def procedural(self, split: Split) -> Sequence[Row]:
         return word_problems.rows(split, self.seed, self.difficulty)

@@ -21,7 +21,7 @@ _HUB = "K-and-K/knights-and-knaves"
 
 @dataclass(frozen=True, kw_only=True)
 class Logic(DataTask):
-    """Logic puzzles."""
+    """Logic puzzles, made and judged by reasoning-gym."""
 
     NAME: ClassVar[str] = "logic"
     HUB: ClassVar[Mapping[str, Hub]] = {"train": (_HUB, "train", "3ppl"), "test": (_HUB, "test", "3ppl")}
@@ -30,14 +30,14 @@ class Logic(DataTask):
     )
 
     puzzles: tuple[str, ...] = ("siblings", "syllogisms")
-    """Generators of the procedural source, in turn: of `puzzles.SETTINGS` or any of reasoning-gym's names."""
+    """Generators of the procedural source, in turn: any of `puzzles.SETTINGS` or any of reasoning-gym's names."""
     settings: tuple[str, ...] = ()
-    """Of the generators, as `name=value` with the value in JSON, e.g. `n_people=3`."""
+    """Settings of the generators, as `name=value` with the value in JSON, e.g. `n_people=3`."""
 
     num_train: int = 2048
-    """Of the procedural source: problems to train on; some generators take milliseconds for each."""
+    """Number of procedural problems to train on; some generators take milliseconds for each."""
     num_test: int = 512
-    """Of the procedural source: problems to test on, and half as many to validate on."""
+    """Number of procedural problems to test on; there are half as many to validate on."""
 
     def procedural(self, split: Split) -> Sequence[Row]:
         seed = self.seed + {"train": 0, "validation": 10**6, "test": 2 * 10**6}[split]

@@ -35,7 +35,7 @@ class Programming:
     allow_unsandboxed: bool = False
     """Run model-written programs unprotected where no sandbox works. Recorded, and shown in reports' provenance."""
     seed: int = 0
-    """Of the small functions; a run's own seed does not change its problems."""
+    """Seed of the procedural problems; a run's own seed does not change its problems."""
 
     def problems(self, split: Split) -> Sequence[Problem]:
         """The problems of a split, in the order of their rows.

@@ -116,3 +116,23 @@ def test_no_function_is_long_and_no_module_large(folder: str) -> None:
         text = path.read_text()
         assert not list(functions_over_the_rule(text)), path
         assert len(text.splitlines()) <= MODULE_LINES, path
+
+
+def words_with_two_meanings(source: str) -> Iterator[str]:
+    """Names of parameters and fields that once meant two things each: an engine is no settings of one."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.arg) and node.arg == "max_tokens":
+            yield "max_tokens: longest, micro_batch_tokens or generation_budget"
+        if isinstance(node, ast.arg) and node.arg == "engine" and node.annotation is not None:
+            if ast.unparse(node.annotation) == "EngineConfig":
+                yield "engine: where, if it is the settings of one"
+
+
+def test_a_parameter_has_one_meaning() -> None:
+    assert len(list(words_with_two_meanings("def f(max_tokens: int, engine: EngineConfig): ..."))) == 2
+    found = {
+        path: words
+        for path in (ROOT / "bench").rglob("*.py")
+        if (words := [*words_with_two_meanings(path.read_text())])
+    }
+    assert not found

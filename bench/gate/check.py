@@ -37,7 +37,7 @@ class CheckConfig:
     """Hold this tree against a base: exit code 0 passed, 1 worse, 2 usage, 3 cannot judge."""
 
     tiers: tuple[Literal[1, 2, 3], ...] = (1,)
-    """Tiers. 1: results against goldens. 2: throughput and memory against --base. 3: accuracy over seeds."""
+    """Tiers to run. 1: results against goldens. 2: throughput and memory against --base. 3: accuracy over seeds."""
     algo: Annotated[tuple[str, ...], tyro.conf.arg(aliases=["--algos"])] = ()
     """Methods, `pkg.mod:Class` for one's own. None: every one for tier 1, grpo and ppo for tiers 2 and 3."""
     base: str | None = None
@@ -63,7 +63,7 @@ class CheckConfig:
     jobs: int = 1
     """Runs at once in tier 3."""
     runs: Path | None = None
-    """Judge these recorded runs in tier 3, and start none."""
+    """Recorded runs that tier 3 judges, and starts none."""
     against: Path | None = None
     """What --runs are held against: recorded runs, or a baseline's file. None: the stored baseline."""
     baselines: Path | None = None

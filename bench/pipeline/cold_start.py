@@ -45,7 +45,7 @@ class ColdStart:
     seed: int = 0
     """Seed of the initial weights and the demonstrations."""
     num_updates: int | None = None
-    """Optimizer updates. None: the number that made the shipped model."""
+    """Number of optimizer updates. None: the number that made the shipped model."""
     quiet: bool = False
     """Print the closing line only."""
 

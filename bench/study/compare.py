@@ -52,7 +52,7 @@ class CompareConfig:
     tune: int | None = None
     """Points of each arm's space to try before the study, on validation. None: what the study's file says."""
     tune_seeds: int | None = None
-    """Runs at each of these points. None: what the study's file says."""
+    """Runs at each point that --tune tries. None: what the study's file says."""
     space: tuple[str, ...] = ()
     """Space of every arm for --tune: SETTING=V1,V2,..."""
     equal: Literal["flops", "tokens", "seconds", "samples", "updates"] | None = None

@@ -29,13 +29,13 @@ class Limits:
     """What one program may use. Processes and threads beyond its first: none."""
 
     wall_s: float = 10.0
-    """Seconds from its start to its last answer; all tests of a problem together."""
+    """Seconds from a program's start to its last answer, all tests of a problem together."""
     memory_mib: int = 512
-    """Address space."""
+    """Address space of a program, in MiB."""
     file_mib: int = 16
-    """Largest file; all of /tmp may hold four times as much."""
+    """Largest file that a program may write, in MiB; all of /tmp may hold four times as much."""
     output_kib: int = 256
-    """Bytes of answers, or of standard output, that are read."""
+    """How much of the answers, or of standard output, is read, in KiB."""
 
 
 # A sandbox dies with the *thread* that started it (PR_SET_PDEATHSIG): one that lives as long as this process.
