@@ -4,7 +4,7 @@
     python -m tests.campaigns.equality compare FOLDER OTHER
 
 Compared: rows of steps.jsonl and evals.jsonl, the final weights, and the tables of a small study; times, memory and
-rates apart, which no two runs share.
+rates apart, which no two runs share. Figures that only one tree has are listed, not compared.
 """
 
 import argparse
@@ -31,6 +31,7 @@ FORMS = {
 FEW = ("ppo", "grpo")  # methods of every form but the first
 UNLIKE = ("time/", "memory/", "perf/", "profile/", "cost/device_s")
 TIMED = ("seconds", "tokens/s", "s/step", "MFU", "GiB", "memory", "device", "run")
+Rows = list[dict[str, object]]
 UNLIKE_TABLES = ("memory.csv", "hardware.csv", "provenance.csv")
 
 
@@ -48,7 +49,7 @@ def record(folder: Path, forms: list[str]) -> None:
     subprocess.run([*bench, "compare", *study, *sets, "--out", str(folder / "study")], check=True)
 
 
-def rows(path: Path) -> list[dict[str, object]]:
+def rows(path: Path) -> Rows:
     """Rows of a stream, without what no two runs share."""
     read = (json.loads(line) for line in path.read_text().splitlines())
     return [{k: v for k, v in row.items() if not k.startswith(UNLIKE) and not k.endswith("_per_s")} for row in read]
@@ -64,35 +65,62 @@ def weights(run: Path) -> str:
     return digest.hexdigest()
 
 
-def tables(folder: Path) -> dict[str, list[str]]:
-    """The study's tables as lines of comma-separated values, columns of time and memory left out."""
-    found: dict[str, list[str]] = {}
-    for path in sorted(folder.glob("study/**/tables/*.csv")):
-        import pandas as pd
+def table(path: Path) -> Rows:
+    """Rows of a study's table, columns and rows of time and memory left out."""
+    import pandas as pd
 
-        frame = pd.read_csv(path, dtype=str)
-        kept = [c for c in frame.columns if not any(word in c for word in TIMED)]
+    frame = pd.read_csv(path, dtype=str, keep_default_na=False)
+    kept = [column for column in frame.columns if not any(word in column for word in TIMED)]
+    found: Rows = [dict(zip(kept, values, strict=True)) for values in frame[kept].itertuples(index=False)]
+    return [row for row in found if not any("seconds" in str(value) for value in row.values())]
+
+
+def recorded(folder: Path) -> dict[str, Rows]:
+    """All that is compared, by a name that both trees give it."""
+    found: dict[str, Rows] = {}
+    for steps in sorted(folder.glob("*/*/*/steps.jsonl")):
+        place = steps.parent.parent.relative_to(folder)
+        found |= {f"{place} {stream}": rows(steps.parent / stream) for stream in ("steps.jsonl", "evals.jsonl")}
+        found[f"{place} weights"] = [{"digest": weights(steps.parent)}]
+    for path in sorted(folder.glob("study/**/tables/*.csv")):
         if path.name not in UNLIKE_TABLES:
-            found[path.name] = [line for line in frame[kept].to_csv().splitlines() if "seconds" not in line]
+            found[f"study {path.name}"] = table(path)
     return found
 
 
-def differences(one: Path, other: Path) -> Iterator[str]:
-    """A line for each thing that is not equal."""
-    for steps in sorted(one.glob("*/*/*/steps.jsonl")):
-        place = steps.parent.relative_to(one).parent
-        (twin,) = (other / place).iterdir()
-        for stream in ("steps.jsonl", "evals.jsonl"):
-            for mine, theirs in zip(rows(steps.parent / stream), rows(twin / stream), strict=True):
-                keys = {k for k in mine.keys() | theirs.keys() if mine.get(k) != theirs.get(k)}
-                if keys:
-                    yield f"{place} {stream} step {mine.get('step')}: {', '.join(sorted(keys))}"
-        if weights(steps.parent) != weights(twin):
-            yield f"{place}: weights"
-    mine, theirs = tables(one), tables(other)
-    for name in sorted(mine.keys() | theirs.keys()):
-        if mine.get(name) != theirs.get(name):
-            yield f"study: {name}"
+def columns(rows: Rows) -> set[str]:
+    """The figures that any of the rows has."""
+    return {key for row in rows for key in row}
+
+
+def differences(mine: Rows, theirs: Rows) -> Iterator[str]:
+    """A line for each row in which a figure that both records have is not equal, or is absent from one."""
+    if len(mine) != len(theirs):
+        yield f"{len(mine)} rows and {len(theirs)}"
+    shared = sorted(columns(mine) & columns(theirs))
+    for i, (one, other) in enumerate(zip(mine, theirs, strict=False)):
+        keys = [key for key in shared if one.get(key) != other.get(key)]
+        if keys:
+            yield f"row {i}: {', '.join(keys)}"
+
+
+def one_sided(mine: dict[str, Rows], theirs: dict[str, Rows]) -> list[str]:
+    """Records that only the first has, and figures that only it has in a record of both."""
+    names = sorted(mine.keys() - theirs.keys())
+    figures = {key for name in mine.keys() & theirs.keys() for key in columns(mine[name]) - columns(theirs[name])}
+    return names + sorted(figures)
+
+
+def compare(one: Path, other: Path) -> int:
+    """Say what differs, and what only one tree has; 1 where anything differs, or nothing is there to compare."""
+    mine, theirs = recorded(one), recorded(other)
+    both = [name for name in mine if name in theirs]
+    found = [f"{name}: {line}" for name in both for line in differences(mine[name], theirs[name])]
+    for folder, only in ((one, one_sided(mine, theirs)), (other, one_sided(theirs, mine))):
+        if only:
+            print(f"only in {folder}: {', '.join(only)}")
+    print("\n".join(found) or f"equal: {len(both)} records")
+    return int(bool(found) or not both)
 
 
 def main() -> int:
@@ -105,10 +133,7 @@ def main() -> int:
     if chosen.command == "record":
         record(chosen.folders[0], chosen.engines)
         return 0
-    found = list(differences(*chosen.folders))
-    compared = len(list(chosen.folders[0].glob("*/*/*/steps.jsonl")))
-    print("\n".join(found) or f"equal: {compared} runs and the study's {len(tables(chosen.folders[0]))} tables")
-    return bool(found)
+    return compare(*chosen.folders)
 
 
 if __name__ == "__main__":
