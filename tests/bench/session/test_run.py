@@ -291,6 +291,24 @@ def test_every_method_sees_the_same_prompts(tmp_path: Path) -> None:
     assert of_grpo == [r["problem"] for r in rows(ppo, "completions")][:4]
 
 
+def test_a_step_of_few_problems_repeats_none_of_its_samples(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """PPO draws 16 prompts from 2 problems: the samples of each were copies of one. It is said."""
+    data = tmp_path / "data"
+    data.mkdir()
+    for split, numbers in (("train", (2, 3)), ("test", (4,))):
+        lines = [json.dumps({"question": f"Tom has {n} pens. How many?", "answer": f"#### {n}"}) for n in numbers]
+        (data / f"{split}.jsonl").write_text("\n".join(lines))
+    loud = [flag for flag in SMALL if flag != "--quiet"]
+    flags = ["--algo", "ppo", "--data", str(data), "--budget", "steps=1", "--completions-per-step", "16"]
+    assert main(["run", *loud, *flags, "--out", str(tmp_path / "out")]) == 0
+    assert "a step draws 16 prompts from 2 problems" in capsys.readouterr().out
+    (path,) = (tmp_path / "out").iterdir()
+    sampled = rows(path, "completions")
+    for problem in {r["problem"] for r in sampled}:
+        assert len({r["completion"] for r in sampled if r["problem"] == problem}) > 4
+    assert rows(path)[0]["prompt/repeated_frac"] == 14 / 16
+
+
 def test_each_prompt_fills_its_group(tmp_path: Path) -> None:
     """With groups of eight, each prompt of a step occurs exactly eight times."""
     path = run(tmp_path, "--budget", "steps=2", "--completions-per-step", "16")
