@@ -67,6 +67,7 @@ def test_a_run_directory_holds_what_it_should(grpo: Path) -> None:
         "completions.jsonl",
         "summary.json",
         "sha256.json",
+        "lock",
     }
     assert names | {"checkpoint"} == {p.name for p in grpo.iterdir()}
     config = json.loads((grpo / "config.json").read_text())
@@ -160,7 +161,7 @@ def test_resume_refuses_what_it_cannot_go_on_with(
     grpo: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["run", "--resume", str(tmp_path)]) == 2
-    assert "cannot be read" in capsys.readouterr().err
+    assert "no run directory" in capsys.readouterr().err
     assert main(["run", "--resume", str(grpo)]) == 2
     assert "has ended (finished)" in capsys.readouterr().err
 
@@ -230,8 +231,11 @@ def test_a_run_that_diverges_keeps_its_records_and_exits_1(tmp_path: Path) -> No
     assert rows(path, "evals")
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_ctrl_c_and_a_scheduler_s_notice_save_and_the_run_can_go_on(number: signal.Signals, tmp_path: Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_ctrl_c_and_a_scheduler_s_notice_save_and_the_run_can_go_on(
+    number: signal.Signals, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """While it goes nobody else can resume it."""
     command = [sys.executable, "-m", "bench", "run", *SMALL, "--budget", "steps=200", "--out", str(tmp_path)]
     process = subprocess.Popen(command)
     deadline = time.monotonic() + 300
@@ -239,9 +243,15 @@ def test_ctrl_c_and_a_scheduler_s_notice_save_and_the_run_can_go_on(number: sign
         assert process.poll() is None
         assert time.monotonic() < deadline
         time.sleep(0.05)
-    process.send_signal(number)
-    assert process.wait(timeout=120) == 130
     (path,) = tmp_path.iterdir()
+    process.send_signal(signal.SIGSTOP)
+    before = {file: file.read_bytes() for file in path.glob("*.json*")}
+    assert main(["run", "--resume", str(path)]) == 2
+    assert f"{path} is in use: the run that writes it (process {process.pid} " in capsys.readouterr().err
+    assert before == {file: file.read_bytes() for file in path.glob("*.json*")}
+    process.send_signal(number)
+    process.send_signal(signal.SIGCONT)
+    assert process.wait(timeout=120) == 130
     summary = json.loads((path / "summary.json").read_text())
     assert summary["status"] == "interrupted"
     assert latest_checkpoint(path).name == f"step-{summary['steps']:06d}"
