@@ -91,12 +91,12 @@ def sequences(samples: Sequence[Sample]) -> Sequences:
 
 
 def scored(rollouts: Sequence[Rollout], max_new_tokens: int) -> Scored:
-    """The verdicts as tensors; rows with the same problem form a group."""
-    index: dict[str, int] = {}
+    """The verdicts as tensors; rows of one problem, as it was drawn once, form a group."""
+    index: dict[tuple[str, int], int] = {}
     return Scored(
         rewards=torch.tensor([r.score.reward for r in rollouts], dtype=torch.float32),
         correct=torch.tensor([r.score.correct for r in rollouts]),
-        group=torch.tensor([index.setdefault(r.problem.id, len(index)) for r in rollouts]),
+        group=torch.tensor([index.setdefault((r.problem.id, r.occurrence), len(index)) for r in rollouts]),
         truncated=torch.tensor([r.completion.finish_reason == "length" for r in rollouts]),
         lengths=torch.tensor([len(r.completion.token_ids) for r in rollouts]),
         max_new_tokens=max_new_tokens,

@@ -15,7 +15,7 @@ from bench.metrics import advantage_metrics, batch_metrics, critic_metrics, roll
 from bench.ranks import ALONE, Ranks
 from bench.rates import schedule
 from bench.reward import RewardEngine, rewarded
-from bench.rollout import ProblemStream, Rollout, RolloutEngine, generate, score
+from bench.rollout import ProblemStream, Rollout, RolloutEngine, count_occurrences, generate, score
 from bench.sync import Snapshot, agree, hand_over
 from bench.train import Learner, Update
 from bench.trainer import TrainEngine
@@ -23,7 +23,7 @@ from bench.work import Held, Work, memory_row, scoring_work
 from tasks.core import Problem, Task
 
 # raised when the loop, the trainer or a metric begins to compute something else: goldens are stored under it
-LOOP_VERSION = 1
+LOOP_VERSION = 2  # 2: a problem drawn again in a step is a group of its own, with samples of its own
 
 
 class NoSignalError(Exception):
@@ -226,8 +226,9 @@ def generated(parts: Parts, state: State, stream: ProblemStream, num_prompts: in
     config, size = parts.config, state.algorithm.group_size
     seed = (config.seed, "rollout", stream.position)
     with parts.meter.phase("rollout"):
-        mine = parts.ranks.share(stream.take(num_prompts))
-        sampled = generate(parts.sampler, mine, size, config.sampling, seed)
+        problems = stream.take(num_prompts)
+        mine, times = parts.ranks.share(problems), parts.ranks.share(count_occurrences(problems, stream.seen))
+        sampled = generate(parts.sampler, mine, size, config.sampling, seed, times)
         parts.ranks.meet()  # so that the phase takes as long as its slowest rank
     with parts.meter.phase("score"):
         judged = score(parts.task, sampled)

@@ -27,6 +27,7 @@ def rollout_metrics(rollouts: Sequence[Rollout], group_size: int) -> Row:
         "reward/correct_frac": float(correct.mean()),
         "prompt/length_mean": mean_of([len(r.prompt_ids) for r in rollouts]),
         "prompt/length_max": float(max(len(r.prompt_ids) for r in rollouts)),
+        "prompt/repeated_frac": mean_of([r.occurrence > 0 for r in rollouts]),
         "completion/length_mean": float(scores.lengths.float().mean()),
         "completion/length_std": float(scores.lengths.float().std()) if len(rollouts) > 1 else None,
         "completion/length_max": float(scores.lengths.max()),

@@ -1,6 +1,7 @@
 """Problems -> scored rollouts. Which engine generates is none of the algorithm's business."""
 
 import hashlib
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -33,6 +34,7 @@ class Sample:
     problem: Problem
     prompt_ids: list[int]
     completion: Completion
+    occurrence: int = 0  # how often its step had drawn the problem before: each time makes a group of its own
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,6 +101,7 @@ class ProblemStream:
         self.problems = problems
         self.seed = seed
         self.position = position
+        self.seen: Counter[str] = Counter()  # what `count_occurrences` has counted of this object: one step makes one
         self._epoch = -1
         self._order: list[int] = []
 
@@ -121,23 +124,38 @@ def generate(
     num_samples: int,
     sampling: Sampling,
     seed_parts: tuple[object, ...],
+    occurrences: Sequence[int] | None = None,
 ) -> list[Sample]:
-    """`num_samples` completions of each problem, siblings adjacent; a sample's seed names its problem and its index."""
+    """`num_samples` completions of each problem, siblings adjacent.
+
+    A sample's seed names its problem and its index among all samples of that problem, so that a problem that is drawn
+    again gets others. `occurrences` are `count_occurrences` of a whole step, of which these problems may be a part.
+    """
+    times = count_occurrences(problems, Counter()) if occurrences is None else occurrences
     prompts = [engine.encode(problem.prompt) for problem in problems]
-    seeds = [[derive_seed(*seed_parts, problem.id, i) for i in range(num_samples)] for problem in problems]
+    seeds = [
+        [derive_seed(*seed_parts, problem.id, i) for i in range(num_samples * time, num_samples * (time + 1))]
+        for problem, time in zip(problems, times, strict=True)
+    ]
     groups = engine.generate(prompts, seeds, sampling)
     return [
-        Sample(problem=problem, prompt_ids=ids, completion=completion)
-        for problem, ids, group in zip(problems, prompts, groups, strict=True)
+        Sample(problem=problem, prompt_ids=ids, completion=completion, occurrence=time)
+        for problem, ids, group, time in zip(problems, prompts, groups, times, strict=True)
         for completion in group
     ]
+
+
+def count_occurrences(problems: Sequence[Problem], seen: Counter[str]) -> list[int]:
+    """How often each problem was drawn before, in `problems` or in what `seen` counts; they are added to it."""
+    times: list[int] = []
+    for problem in problems:
+        times.append(seen[problem.id])
+        seen[problem.id] += 1
+    return times
 
 
 def score(task: Task, samples: Sequence[Sample], num_threads: int = 4) -> list[Rollout]:
     """Verdicts on completions, in their order; a task that judges in other processes is kept busy by threads."""
     with ThreadPoolExecutor(num_threads) as pool:
         scores = pool.map(task.score, (s.problem for s in samples), (s.completion.text for s in samples))
-        return [
-            Rollout(problem=s.problem, prompt_ids=s.prompt_ids, completion=s.completion, score=verdict)
-            for s, verdict in zip(samples, scores, strict=True)
-        ]
+        return [Rollout(**vars(s), score=verdict) for s, verdict in zip(samples, scores, strict=True)]

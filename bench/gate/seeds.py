@@ -4,9 +4,10 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
+from bench.ground.lock import lock_folder
 from bench.ground.orphans import end_with_parent
 from bench.study.file import read_study
-from bench.study.launch import Launcher, lock_folder, split_ended
+from bench.study.launch import STUDY_WRITER, Launcher, split_ended
 from bench.study.schedule import schedule
 
 
@@ -14,7 +15,7 @@ def main(file: str, folder: Path, count: int, jobs: int) -> None:
     """Run what is missing of COUNT seeds; each run's own records say what became of it."""
     end_with_parent()
     planned = schedule(replace(read_study(file), seeds=count), folder / "runs")
-    with lock_folder(folder) as held:
+    with lock_folder(folder, STUDY_WRITER) as held:
         Launcher(folder, held, jobs, lambda line: print(line, flush=True)).run(split_ended(planned, folder / "runs")[1])
 
 

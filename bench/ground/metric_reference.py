@@ -36,6 +36,7 @@ METRICS = _table(
     reward/frac_zero_std_groups | share | prompt | Groups of equal rewards: no signal for a group-relative advantage.
     prompt/length_mean | tokens | completion | Prompt, chat template included.
     prompt/length_max | tokens | step | The longest.
+    prompt/repeated_frac | share | prompt | Prompts that the step had drawn before: with few problems, steps of many prompts repeat more.
     completion/length_mean | tokens | completion | Generated tokens, the end token included.
     completion/length_std | tokens | completion | Its sample standard deviation.
     completion/length_max | tokens | step | The longest.

@@ -46,7 +46,7 @@ class RewardTraining:
 def pairs_of(rollouts: Sequence[Rollout]) -> list[Pair]:
     """A right completion before a wrong one of the same problem, each used once; siblings must be adjacent."""
     pairs: list[Pair] = []
-    for _, siblings in groupby(rollouts, key=lambda r: r.problem.id):
+    for _, siblings in groupby(rollouts, key=lambda r: (r.problem.id, r.occurrence)):
         group = list(siblings)
         right, wrong = ([r.completion.text for r in group if r.score.correct is verdict] for verdict in (True, False))
         prompt = group[0].problem.prompt

@@ -61,6 +61,7 @@ def activity(comparisons: Sequence[Comparison]) -> Table:
             "cut off": percent(arm.share("mean:completion/truncated_frac")),
             "rewards shaped": percent(arm.share("mean:reward/shaped_frac")),
             "groups without signal": percent(arm.share("mean:reward/frac_zero_std_groups")),
+            "prompts repeated in a step": percent(arm.share("mean:prompt/repeated_frac")),
             "discarded, with signal": percent(arm.share("mean:data/discarded_signal_frac")),
             "discarded": percent(discarded(arm)),
             "steps at the gradient clip": percent(arm.share("gradient_clipped_frac")),

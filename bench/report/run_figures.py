@@ -13,7 +13,7 @@ FIGURES = (
 )
 MEANS = (
     *("time/", "perf/", "verifier/", "completion/", "memory/", "reward/", "actor/adv", "actor/clip", "actor/dual"),
-    *("data/discarded",),
+    *("data/discarded", "prompt/repeated"),
 )
 MAXIMA = ("actor/kl", "actor/kl_max", "actor/grad_norm", "actor/grad_norm_max", "rollout/mismatch_kl")
 

@@ -16,6 +16,8 @@ from bench.report.tables import Cell, Row, Table, interval, number, percent, poi
 from bench.stats import probability_of_improvement
 from bench.verdicts import ALPHA, Verdict, in_words, verdicts
 
+REPEATS = 1e-3  # difference between shares of repeated prompts from which on it is said
+
 
 @dataclass(frozen=True, kw_only=True)
 class Judged:
@@ -144,6 +146,9 @@ def differs_also(a: Arm, b: Arm) -> str:
         amounts = [arm.mean(column) for arm in (a, b)]
         if amounts[0] is not None and amounts[1] is not None and amounts[0].mean != amounts[1].mean:
             parts.append(f"{word} {amounts[0].mean:,.0f} against {amounts[1].mean:,.0f}")
+    repeats = [arm.share("mean:prompt/repeated_frac") for arm in (a, b)]
+    if repeats[0] is not None and repeats[1] is not None and abs(repeats[0].mean - repeats[1].mean) >= REPEATS:
+        parts.append(f"prompts repeated in a step {repeats[0].mean:.1%} against {repeats[1].mean:.1%}")
     kl = [arm.config.get("algo", {}).get("kl_coef") for arm in (a, b)]
     if kl[0] != kl[1]:
         parts.append(f"KL {kl[0]} against {kl[1]}")

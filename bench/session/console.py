@@ -53,15 +53,18 @@ class Interrupt(AbstractContextManager["Interrupt"]):
     """Ctrl-C asks for an end after the current step; a second one ends at once.
 
     SIGTERM asks, too: a scheduler sends it before it takes a machine away, and a launcher to the processes whose peer
-    has died, which then get to say so.
+    has died, which then get to say so. So does SIGHUP, which comes when the terminal is closed; where it is ignored
+    (nohup), it stays so.
     """
 
     def __init__(self) -> None:
         self.asked = False
 
     def __enter__(self) -> Self:
-        handlers = {signal.SIGINT: self._ask, signal.SIGTERM: self._ask}
-        self._previous = {number: signal.signal(number, handler) for number, handler in handlers.items()}
+        asking = [signal.SIGINT, signal.SIGTERM]
+        if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:
+            asking.append(signal.SIGHUP)
+        self._previous = {number: signal.signal(number, self._ask) for number in asking}
         return self
 
     def __exit__(self, *error: object) -> None:

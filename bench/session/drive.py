@@ -55,7 +55,15 @@ class Session:
         self.display = display
 
     def drive(self, state: State, best: Best) -> int:
-        """Loop to the end of the budget, or to what stops it; returns the exit code."""
+        """Loop to the end of the budget, or to what stops it; returns the exit code.
+
+        Raises:
+            UserError: another process writes this run.
+        """
+        with self.recorder.alone():
+            return self._drive(state, best)
+
+    def _drive(self, state: State, best: Best) -> int:
         recorder = self.recorder
         status, message, diverged_at = "finished", None, None
         with self.display, Interrupt() as interrupt:

@@ -112,10 +112,16 @@ class Loaded:
         if self.num_dropped:
             say(f"         {self.num_dropped} problems dropped: prompts over {config.max_prompt_tokens} tokens")
         algo = config.algo
+        prompts, train = config.samples_per_step // algo.group_size, self.data["train"]
+        if prompts > len(train):
+            say(
+                f"         a step draws {prompts} prompts from {len(train)} problems: each comes again in it, as a "
+                "group of its own (prompt/repeated_frac); fewer samples a step or more data would not repeat"
+            )
         models = [role for role in self.trainer.memory() if role in ("policy", "critic", "reference")]
         models += ["reward_model"] if self.reward is not None else []
         say(
-            f"method   {self.chosen.algo_name}: {config.samples_per_step // algo.group_size} prompts x "
+            f"method   {self.chosen.algo_name}: {prompts} prompts x "
             f"{algo.group_size} a step, {algo.num_epochs * algo.num_minibatches} updates, lr {config.optimizer.lr:g}; "
             f"models in memory: {', '.join(models)}"
         )

@@ -4,12 +4,14 @@ import json
 import math
 import os
 import shutil
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TextIO
 
 from bench.ground.errors import UserError, lacks_room
 from bench.ground.files import read_rows, sync_folder, sync_path, write_json
+from bench.ground.lock import lock_folder
 from bench.ground.sums import seal
 from bench.ranks import ALONE, Ranks
 
@@ -33,6 +35,7 @@ class Recorder:
         self.path = path
         self.ranks = ranks
         self._files: dict[str, TextIO] = {}
+        self._alone = False
 
     @staticmethod
     def create(path: Path, ranks: Ranks = ALONE) -> "Recorder":
@@ -53,6 +56,23 @@ class Recorder:
         except OSError as error:
             raise UserError(f"{path}: cannot be written: {error.strerror}") from error
         return Recorder(path, ranks)
+
+    @contextmanager
+    def alone(self) -> Generator[None]:
+        """No other process writes this run while the block runs; within itself it is held already.
+
+        Raises:
+            UserError: another does.
+        """
+        if self._alone or not self.ranks.leads:
+            yield
+            return
+        with lock_folder(self.path, "the run that writes it"):
+            self._alone = True
+            try:
+                yield
+            finally:
+                self._alone = False
 
     def write(self, stream: str, row: Row) -> None:
         """Append one row to `<stream>.jsonl`."""

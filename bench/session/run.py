@@ -43,8 +43,22 @@ def resume(path: Path, *, quiet: bool, ranks: Ranks = ALONE) -> int:
     """Go on from the last checkpoint of a run, exactly as if it had not been stopped.
 
     Raises:
-        UserError: nothing to resume, a run that has ended, or a checkpoint of other settings.
+        UserError: nothing to resume, a run that has ended or still goes, or a checkpoint of other settings.
     """
+    if not (path / "config.json").exists():
+        raise UserError(f"--resume {path}: no run directory: it has no config.json")
+    recorder = Recorder(path, ranks)
+    with recorder.alone():
+        return go_on(recorder, quiet=quiet)
+
+
+def go_on(recorder: Recorder, *, quiet: bool) -> int:
+    """`resume`, with the folder held.
+
+    Raises:
+        UserError: as there.
+    """
+    path, ranks = recorder.path, recorder.ranks
     verify(path)
     tree = read_json(path / "config.json")
     summary = path / "summary.json"
@@ -53,7 +67,7 @@ def resume(path: Path, *, quiet: bool, ranks: Ranks = ALONE) -> int:
     tree.pop("arm", None)  # follows from the rest
     chosen = from_tree(tree, str(path / "config.json"))
     chosen = replace(chosen, config=replace(chosen.config, quiet=quiet))
-    loaded, recorder = loaded_parts(chosen, ranks), Recorder(path, ranks)
+    loaded = loaded_parts(chosen, ranks)
     display = Display(quiet, silent=not ranks.leads)
     state, best = at_start(chosen.config.algo, loaded.work), Best()
     counts: dict[str, int] | None = None

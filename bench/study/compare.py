@@ -9,13 +9,14 @@ from typing import Annotated, Literal
 import tyro
 
 from bench.ground.errors import UserError
+from bench.ground.lock import lock_folder
 from bench.ground.tree import merge
 from bench.report.command import Wanted, report
 from bench.report.tables import Row, Table, text
 from bench.study.announce import describe_study, time_needed
 from bench.study.equal import at_equal_cost, check_unit
 from bench.study.file import parse_arm, parse_settings, parse_value, read_study
-from bench.study.launch import Launcher, Outcome, lock_folder, split_ended
+from bench.study.launch import STUDY_WRITER, Launcher, Outcome, split_ended
 from bench.study.register import register
 from bench.study.schedule import Planned, Study, schedule
 from bench.study.sensitivity import tables
@@ -94,7 +95,7 @@ def compare(config: CompareConfig) -> int:
     say(time_needed([trial.run for trial in tried] + planned, folder, config.jobs))
     if config.dry_run:
         return 0
-    with lock_folder(folder) as held:
+    with lock_folder(folder, STUDY_WRITER) as held:
         register(study, folder)
         try:
             outcomes, extra = execute(study, folder, Launcher(folder, held, config.jobs, say))

@@ -1,6 +1,5 @@
 """Runs of a study as subprocesses: what has ended stays, what was stopped goes on, a failure does not stop the rest."""
 
-import fcntl
 import json
 import os
 import signal
@@ -15,7 +14,6 @@ from pathlib import Path
 from threading import Event
 from typing import IO
 
-from bench.ground.errors import UserError
 from bench.ground.orphans import bound_to_me
 from bench.ground.runs import FAILURE, read_document, read_ending
 from bench.ground.tree import fingerprint
@@ -23,6 +21,7 @@ from bench.settings.flags import to_toml
 from bench.study.schedule import Planned
 
 Say = Callable[[str], None]
+STUDY_WRITER = "another compare, or a run that one started,"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,21 +87,6 @@ def estimate_s(to_do: Sequence[Planned], folders: Sequence[Path]) -> float | Non
         else:
             total += steps * sum(known) / len(known)
     return total
-
-
-def lock_folder(folder: Path) -> IO[str]:
-    """Held by this process and by the runs that it starts, so that no two of them ever write one study.
-
-    Raises:
-        UserError: somebody holds it.
-    """
-    folder.mkdir(parents=True, exist_ok=True)
-    file = (folder / "lock").open("w")
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        raise UserError(f"{folder} is in use: another compare, or a run that one started, has not ended") from None
-    return file
 
 
 class Launcher:

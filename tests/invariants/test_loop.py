@@ -1,5 +1,6 @@
 """The hooks of an algorithm, as the loop calls them: shaping, filtering with refill, adaptation."""
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import cast
@@ -15,7 +16,7 @@ from bench.config import EngineConfig, RunConfig, Sampling
 from bench.loop import NoSignalError, Parts, State, Step, at_start, one_step
 from bench.meter import Meter
 from bench.metrics import rollout_metrics
-from bench.rollout import Completion, Rollout
+from bench.rollout import Completion, ProblemStream, Rollout, count_occurrences, derive_seed
 from bench.work import Work
 from tasks.core import Problem, Score, Split, Task
 from tests.invariants.tiny import engine_for
@@ -103,7 +104,9 @@ class Watched(DAPO):
         return super().targets(batch)
 
 
-def step(algorithm: Algorithm, scripts: Sequence[Sequence[tuple[int, str]]]) -> tuple[Step, State, Scripted]:
+def step(
+    algorithm: Algorithm, scripts: Sequence[Sequence[tuple[int, str]]], num_problems: int = 20
+) -> tuple[Step, State, Scripted]:
     task = Verdicts()
     config = RunConfig(
         algo=algorithm,
@@ -117,7 +120,7 @@ def step(algorithm: Algorithm, scripts: Sequence[Sequence[tuple[int, str]]]) -> 
     parts = Parts(
         config=config,
         task=cast("Task", task),
-        problems=task.problems("train"),
+        problems=task.problems("train")[:num_problems],
         sampler=rollout,
         trainer=engine_for(algorithm),
         meter=Meter(CPU),
@@ -169,3 +172,44 @@ def test_every_sample_has_a_seed_of_its_own() -> None:
     _, _, rollout = step(Watched(), [ALL_WRONG, ALL_RIGHT, MIXED, MIXED])
     assert len(rollout.seeds) == 8
     assert len(set(rollout.seeds)) == 8
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pairs(GRPO):
+    """GRPO whose groups are remembered."""
+
+    group_size: int = 2
+    seen: list[Batch] = field(default_factory=list[Batch])
+
+    def targets(self, batch: Batch) -> Targets:
+        self.seen.append(batch)
+        return super().targets(batch)
+
+
+@pytest.mark.parametrize(("num_problems", "repeated"), [(20, 0.0), (2, 0.0), (1, 0.5)])
+def test_a_problem_drawn_again_has_samples_and_a_group_of_its_own(num_problems: int, repeated: float) -> None:
+    """Two prompts of two samples a step: each is a group, whatever the number of problems, and no seed comes twice."""
+    algorithm = Pairs()
+    result, _, rollout = step(algorithm, [MIXED, MIXED], num_problems)
+    (batch,) = algorithm.seen
+    assert batch.group.tolist() == [0, 0, 1, 1]
+    assert len(set(rollout.seeds)) == 4
+    assert result.row["prompt/repeated_frac"] == repeated
+
+
+def test_rounds_of_one_step_are_told_apart() -> None:
+    """A refill that draws the same problems again makes new groups of them."""
+    algorithm = Watched()
+    result, _, rollout = step(algorithm, [MIXED, ALL_WRONG, MIXED, *[MIXED] * 8], num_problems=1)
+    (batch,) = algorithm.seen
+    assert batch.group.tolist() == [0, 0, 1, 1]
+    assert len(set(rollout.seeds)) == len(rollout.seeds) == 8 == result.row["data/samples_generated"]
+
+
+def test_the_first_time_keeps_its_seeds() -> None:
+    """The seed of a problem's n-th sample was named by problem and n before repeats were told apart."""
+    _, _, rollout = step(Pairs(), [MIXED, MIXED], num_problems=20)
+    stream = ProblemStream(Verdicts().problems("train"), RunConfig.seed)
+    ids = [problem.id for problem in stream.take(2)]
+    assert rollout.seeds == [derive_seed(RunConfig.seed, "rollout", 0, name, i) for name in ids for i in (0, 1)]
+    assert count_occurrences(Verdicts().problems("test"), Counter({"p1": 2})) == [0, 2, *[0] * 18]

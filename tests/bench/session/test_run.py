@@ -67,6 +67,7 @@ def test_a_run_directory_holds_what_it_should(grpo: Path) -> None:
         "completions.jsonl",
         "summary.json",
         "sha256.json",
+        "lock",
     }
     assert names | {"checkpoint"} == {p.name for p in grpo.iterdir()}
     config = json.loads((grpo / "config.json").read_text())
@@ -160,7 +161,7 @@ def test_resume_refuses_what_it_cannot_go_on_with(
     grpo: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["run", "--resume", str(tmp_path)]) == 2
-    assert "cannot be read" in capsys.readouterr().err
+    assert "no run directory" in capsys.readouterr().err
     assert main(["run", "--resume", str(grpo)]) == 2
     assert "has ended (finished)" in capsys.readouterr().err
 
@@ -230,8 +231,11 @@ def test_a_run_that_diverges_keeps_its_records_and_exits_1(tmp_path: Path) -> No
     assert rows(path, "evals")
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_ctrl_c_and_a_scheduler_s_notice_save_and_the_run_can_go_on(number: signal.Signals, tmp_path: Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_ctrl_c_and_a_scheduler_s_notice_save_and_the_run_can_go_on(
+    number: signal.Signals, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """While it goes nobody else can resume it."""
     command = [sys.executable, "-m", "bench", "run", *SMALL, "--budget", "steps=200", "--out", str(tmp_path)]
     process = subprocess.Popen(command)
     deadline = time.monotonic() + 300
@@ -239,9 +243,15 @@ def test_ctrl_c_and_a_scheduler_s_notice_save_and_the_run_can_go_on(number: sign
         assert process.poll() is None
         assert time.monotonic() < deadline
         time.sleep(0.05)
-    process.send_signal(number)
-    assert process.wait(timeout=120) == 130
     (path,) = tmp_path.iterdir()
+    process.send_signal(signal.SIGSTOP)
+    before = {file: file.read_bytes() for file in path.glob("*.json*")}
+    assert main(["run", "--resume", str(path)]) == 2
+    assert f"{path} is in use: the run that writes it (process {process.pid} " in capsys.readouterr().err
+    assert before == {file: file.read_bytes() for file in path.glob("*.json*")}
+    process.send_signal(number)
+    process.send_signal(signal.SIGCONT)
+    assert process.wait(timeout=120) == 130
     summary = json.loads((path / "summary.json").read_text())
     assert summary["status"] == "interrupted"
     assert latest_checkpoint(path).name == f"step-{summary['steps']:06d}"
@@ -289,6 +299,24 @@ def test_every_method_sees_the_same_prompts(tmp_path: Path) -> None:
     )
     of_grpo = list(dict.fromkeys(r["problem"] for r in rows(grpo, "completions")))
     assert of_grpo == [r["problem"] for r in rows(ppo, "completions")][:4]
+
+
+def test_a_step_of_few_problems_repeats_none_of_its_samples(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """PPO draws 16 prompts from 2 problems: the samples of each were copies of one. It is said."""
+    data = tmp_path / "data"
+    data.mkdir()
+    for split, numbers in (("train", (2, 3)), ("test", (4,))):
+        lines = [json.dumps({"question": f"Tom has {n} pens. How many?", "answer": f"#### {n}"}) for n in numbers]
+        (data / f"{split}.jsonl").write_text("\n".join(lines))
+    loud = [flag for flag in SMALL if flag != "--quiet"]
+    flags = ["--algo", "ppo", "--data", str(data), "--budget", "steps=1", "--completions-per-step", "16"]
+    assert main(["run", *loud, *flags, "--out", str(tmp_path / "out")]) == 0
+    assert "a step draws 16 prompts from 2 problems" in capsys.readouterr().out
+    (path,) = (tmp_path / "out").iterdir()
+    sampled = rows(path, "completions")
+    for problem in {r["problem"] for r in sampled}:
+        assert len({r["completion"] for r in sampled if r["problem"] == problem}) > 4
+    assert rows(path)[0]["prompt/repeated_frac"] == 14 / 16
 
 
 def test_each_prompt_fills_its_group(tmp_path: Path) -> None:

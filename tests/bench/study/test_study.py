@@ -2,8 +2,6 @@
 
 import json
 import os
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,7 +13,7 @@ from bench.report.tables import Table
 from bench.study import transfer
 from bench.study.compare import CompareConfig, compare, study_of
 from bench.study.file import READY, parse_arm, parse_settings, read_study
-from bench.study.launch import Outcome, estimate_s, lock_folder, minutes, split_ended
+from bench.study.launch import Outcome, estimate_s, minutes, split_ended
 from bench.study.schedule import Arm, Planned, Study, schedule
 
 GRPO, PPO = Arm(name="grpo", tree={"algo_name": "grpo"}), Arm(name="ppo", tree={"algo_name": "ppo"})
@@ -222,18 +220,6 @@ def test_the_estimate_scales_what_was_measured(tmp_path: Path) -> None:
     timed = schedule(study(PPO, settings={"budget": "seconds=30"}), tmp_path)
     assert estimate_s(timed, []) == 60
     assert (minutes(45), minutes(600), minutes(7200)) == ("45 s", "10 min", "2.0 h")
-
-
-def test_two_writers_never_share_a_study(tmp_path: Path) -> None:
-    held = lock_folder(tmp_path)
-    with pytest.raises(UserError, match="in use"):
-        lock_folder(tmp_path)
-    child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE, pass_fds=[held.fileno()])
-    held.close()
-    with pytest.raises(UserError, match="in use"):  # the run that it started has not ended
-        lock_folder(tmp_path)
-    child.communicate(b"\n")
-    lock_folder(tmp_path).close()
 
 
 def test_transfer_compares_each_run_with_where_it_started(tmp_path: Path) -> None:
