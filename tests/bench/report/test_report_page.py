@@ -17,7 +17,7 @@ BROWSER = next(
 )
 EVIL = "</pre><script>document.title = 'owned'</script><img src=x onerror=\"document.title='owned'\">"
 PROBE = """<script>
-const table = document.querySelector("#results + p + div table");
+const table = document.querySelector("#results ~ * table");
 const column = [...table.tHead.rows[0].cells].findIndex((cell) => cell.textContent === "after");
 const order = () => [...table.tBodies[0].rows].map((row) => parseFloat(row.cells[column].textContent));
 table.tHead.rows[0].cells[column].firstChild.click();
