@@ -190,10 +190,12 @@ ALPHABET = st.sampled_from([*PIECES.split(), "\n", " "])
 
 
 @given(st.lists(ALPHABET, max_size=40).map("".join) | st.text(max_size=200))
-def test_reading_is_total_and_depends_on_the_text_alone(text: str) -> None:
+def test_reading_is_total_and_unmoved_by_what_was_read_before(text: str) -> None:
     first = answers.judge_number("3", answers.read(text), RewardWeights())
-    assert first == answers.judge_number("3", answers.read(text), RewardWeights())
-    assert numerals.number_in(text) == numerals.number_in(text)
+    number = numerals.number_in(text)
+    answers.judge_number("3", answers.read("\\boxed{3} <think> " + text[::-1]), RewardWeights())
+    assert answers.judge_number("3", answers.read(text), RewardWeights()) == first
+    assert numerals.number_in(text) == number
 
 
 @given(st.fractions())
@@ -256,4 +258,4 @@ def test_long_texts_are_read_in_linear_time(piece: str) -> None:
     """Quadratic reading of 200,000 characters would take minutes, and stall the suite rather than fail an assertion."""
     text = piece * (200_000 // len(piece))
     for completion in (text, f"\\boxed{{{text}}}", f"<think>{text}</think>\\boxed{{5}}"):
-        answers.judge_number("5", answers.read(completion), RewardWeights())
+        assert answers.judge_number("5", answers.read(completion), RewardWeights()).correct in (0.0, 1.0)

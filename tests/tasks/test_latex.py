@@ -174,8 +174,12 @@ def test_equality_is_symmetric(one: str, other: str) -> None:
     st.text(max_size=60)
     | st.lists(st.sampled_from(list("{}()[]^_\\,=<>+-/ 0123456789abx!%")), max_size=40).map("".join)
 )
-def test_any_text_gets_a_verdict_that_depends_on_it_alone(text: str) -> None:
-    assert latex.compare("\\frac{1}{2}", text) == latex.compare("\\frac{1}{2}", text)
+def test_any_text_gets_a_verdict_unmoved_by_what_was_compared_before(text: str) -> None:
+    first = latex.compare("\\frac{1}{2}", text)
+    latex.compare(text, "\\frac{1}{2}")
+    latex.compare("\\frac{1}{2}", text + "}")
+    assert latex.compare("\\frac{1}{2}", text) == first
+    assert isinstance(first.equal, bool)
 
 
 # --- whole completions -----------------------------------------------------------------------------------------

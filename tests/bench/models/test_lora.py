@@ -20,7 +20,7 @@ from bench.ground.errors import UserError
 from bench.models import flops, lora
 from bench.models.load import load_model, weights_for
 from bench.models.shape import ModelShape
-from tests.bench.session.test_run import SMALL, rows, run
+from tests.bench.small_runs import SMALL, rows, run
 from tests.bench.support import engine, ragged, tiny_gpt2, tiny_llama
 
 peft = pytest.importorskip("peft")

@@ -33,7 +33,7 @@ from bench.reward import Conversation, rewarded
 from bench.rollout import generate, score
 from bench.work import scoring_work
 from tasks import TASKS
-from tests.bench.session.test_run import SMALL, rows, run
+from tests.bench.small_runs import SMALL, rows, run
 from tests.bench.support import rollout
 
 GSM8K = str(ASSETS / "gsm8k")

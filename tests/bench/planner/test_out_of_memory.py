@@ -17,7 +17,7 @@ from bench.models.shape import ModelShape
 from bench.planner.remedy import advice, bytes_of, job_of_run
 from bench.settings.flags import parse
 from bench.settings.resolve import resolve
-from tests.bench.session.test_run import SMALL, _path, rows  # pyright: ignore[reportPrivateUsage]
+from tests.bench.small_runs import SMALL, rows, with_plugins
 from tests.bench.support import tiny_llama
 
 SHAPE = ModelShape.from_config(tiny_llama().config)
@@ -93,7 +93,11 @@ def test_a_run_keeps_its_records_and_exits_1(tmp_path: Path) -> None:
     )
     command = [sys.executable, "-m", "bench", "run", *SMALL, "--algo", "hungry_plugin:Hungry", "--budget", "steps=3"]
     done = subprocess.run(
-        [*command, "--out", str(tmp_path / "out")], capture_output=True, text=True, check=False, env=_path(tmp_path)
+        [*command, "--out", str(tmp_path / "out")],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=with_plugins(tmp_path),
     )
     assert done.returncode == 1, done.stderr
     last = done.stdout.splitlines()[-1]

@@ -12,7 +12,7 @@ from bench.report.comparison import comparisons_in
 from bench.report.hardware import hardware
 from bench.report.records import load
 from tests.bench.factory import make_run
-from tests.bench.planner.test_plan import write_run
+from tests.bench.planner.records import write_run
 
 
 def change(path: Path, **values: Any) -> None:  # noqa: ANN401
