@@ -45,7 +45,7 @@ class Term:
     """On each node."""
 
 
-def terms(job: Job) -> Iterator[Term]:
+def memory_terms(job: Job) -> Iterator[Term]:
     """Everything that the job holds on a device of each pool."""
     yield from _trained(job, "policy", job.shape.params, "P")
     if job.method.critic:
@@ -221,11 +221,11 @@ class Memory:
         return max(self.phases, key=lambda key: sum(self.phases[key].values()))
 
 
-def memory(job: Job) -> Memory:
+def memory_of_job(job: Job) -> Memory:
     """Terms added up by pool, phase and role."""
     phases: dict[tuple[Pool, Phase], dict[Role, float]] = {}
     host = 0.0
-    for term in terms(job):
+    for term in memory_terms(job):
         host += term.host_bytes
         for phase in term.phases:
             roles = phases.setdefault((term.pool, phase), {})
@@ -233,7 +233,7 @@ def memory(job: Job) -> Memory:
     return Memory(phases=phases, host_bytes=host)
 
 
-def fits(job: Job, held: Memory) -> bool:
+def fits_memory(job: Job, held: Memory) -> bool:
     """Whether the fullest phase fits a device, and the off-loaded states a node."""
     enough = not held.host_bytes or held.host_bytes <= (job.preset.host_memory_gib or 0) * GIB
     return held.peak_bytes <= job.preset.device.memory_gib * GIB and enough

@@ -14,7 +14,7 @@ from bench.ground.words import GIB
 from bench.machine.presets import Preset
 from bench.models.shape import ModelShape
 from bench.planner.job import Job, Workload
-from bench.planner.memory import Phase, memory
+from bench.planner.memory import Phase, memory_of_job
 from bench.planner.methods import of_algorithm
 from bench.planner.search import LORA_RANK
 from bench.planner.setting import EngineSetting
@@ -66,7 +66,7 @@ def phase_of(place: list[str]) -> Phase | None:
 
 def bytes_of(job: Job, phase: Phase | None) -> float:
     """Predicted on the fullest device, what a process holds before any tensor apart."""
-    phases = [roles for (_, name), roles in memory(job).phases.items() if phase in (None, name)]
+    phases = [roles for (_, name), roles in memory_of_job(job).phases.items() if phase in (None, name)]
     return max(sum(size for role, size in roles.items() if role != "context") for roles in phases)
 
 

@@ -33,7 +33,7 @@ class Rates:
     host_per_s: float | None
 
 
-def rates(preset: Preset, dtype: str) -> Rates | None:
+def device_rates(preset: Preset, dtype: str) -> Rates | None:
     """None where the device's rates are not known: no time is then predicted."""
     device, e = preset.device, preset.efficiency
     if device.peak_tflops is None or device.bandwidth_gb_per_s is None:
@@ -49,7 +49,7 @@ def rates(preset: Preset, dtype: str) -> Rates | None:
 
 def step_seconds(job: Job) -> dict[str, float] | None:
     """Seconds of each phase; None where the device's rates are not known."""
-    r = rates(job.preset, job.setting.dtype)
+    r = device_rates(job.preset, job.setting.dtype)
     if r is None:
         return None
     return {

@@ -14,7 +14,7 @@ from bench.ground.defaults import OTHERS, OURS, ModelDefaults
 from bench.ground.errors import UserError
 from bench.ground.tree import Tree
 from bench.machine.placement import Placement
-from bench.machine.presets import Preset, for_run
+from bench.machine.presets import Preset, preset_for_run
 from bench.models.lora import settings_for
 from bench.settings.flags import Chosen
 from tasks.core import Task
@@ -80,7 +80,7 @@ def hardware_of(config: RunConfig, processes: int) -> Preset:
     Raises:
         UserError: its devices are not here, or it has not one for each process.
     """
-    return for_run(config.preset, cpu=on_cpu(config), processes=processes)
+    return preset_for_run(config.preset, cpu=on_cpu(config), processes=processes)
 
 
 def on_cpu(config: RunConfig) -> bool:
