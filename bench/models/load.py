@@ -124,27 +124,6 @@ def output_layer(model: PreTrainedModel) -> nn.Module:
     return cast("nn.Module", model.get_output_embeddings())
 
 
-def eos_ids(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> list[int]:
-    """Every id that ends a completion: the generation settings' (one or several) and the tokenizer's."""
-    configured: Any = getattr(model.generation_config, "eos_token_id", None)
-    ids = set(
-        cast("list[int]", configured if isinstance(configured, list) else [] if configured is None else [configured])
-    )
-    if isinstance(tokenizer.eos_token_id, int):
-        ids.add(tokenizer.eos_token_id)
-    return sorted(ids)
-
-
-def encode_prompt(tokenizer: PreTrainedTokenizerBase, prompt: str) -> list[int]:
-    """Token ids of a user message in the chat template (of the bare text where the tokenizer has none)."""
-    if tokenizer.chat_template is None:
-        return tokenizer(prompt)["input_ids"]  # type: ignore[return-value]
-    message = [{"role": "user", "content": prompt}]
-    return tokenizer.apply_chat_template(  # type: ignore[return-value]
-        message, add_generation_prompt=True, tokenize=True, return_dict=False
-    )
-
-
 def autocast(device: torch.device, dtype: str | None) -> contextlib.AbstractContextManager[Any]:
     """Forward passes in `dtype` over float32 weights."""
     return torch.autocast(device.type, dtype=torch.bfloat16, enabled=dtype == "bfloat16")
