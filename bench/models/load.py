@@ -65,10 +65,10 @@ def latest_checkpoint(run: Path) -> Path:
 
 def load_tokenizer(location: str) -> PreTrainedTokenizerBase:
     """The tokenizer at `locate`'s answer; an adapter without one has its base model's."""
-    adapter = lora.adapter_folder(location)
+    adapter, flag = lora.adapter_folder(location), "--model"
     if adapter is not None and not (adapter / "tokenizer_config.json").is_file():
-        location = lora.base_of(adapter)
-    return cast("PreTrainedTokenizerBase", folder.read_model(AutoTokenizer, location))
+        location, flag = lora.base_of(adapter), f"--model {location}: its base model"
+    return cast("PreTrainedTokenizerBase", folder.read_model(AutoTokenizer, location, flag))
 
 
 def load_model(location: str) -> PreTrainedModel:
@@ -76,14 +76,13 @@ def load_model(location: str) -> PreTrainedModel:
 
     A folder with an adapter gives its base model with the adapter on it, frozen.
     """
-    adapter = lora.adapter_folder(location)
+    adapter, flag = lora.adapter_folder(location), "--model"
     if adapter is not None:
         require_package("peft", f"--model {location}, which is an adapter,", "lora")
-        location = lora.base_of(adapter)
-    model = cast(
-        "PreTrainedModel",
-        folder.read_weights(AutoModelForCausalLM, location, dtype=torch.float32, attn_implementation="sdpa"),
-    )
+        folder.check_folder(location, flag)
+        location, flag = lora.base_of(adapter), f"--model {location}: its base model"
+    settings: Any = {"dtype": torch.float32, "attn_implementation": "sdpa"}
+    model = cast("PreTrainedModel", folder.read_weights(AutoModelForCausalLM, location, flag, **settings))
     drop_dropout(model)
     model.eval()
     check_head(model, location)
@@ -108,6 +107,8 @@ def check_head(model: PreTrainedModel, location: str) -> None:
     ids = torch.arange(1, 5)[None]
     try:
         whole = model(input_ids=ids, use_cache=False).logits
+        if not torch.isfinite(whole).all():
+            raise ValueError("it gives numbers that are not finite")
         ours = output_layer(model)(model.base_model(input_ids=ids, use_cache=False).last_hidden_state)
     except (RuntimeError, ValueError, LookupError, TypeError, AttributeError) as error:
         raise folder.UnreadableError(
