@@ -17,6 +17,7 @@ Logprobs = Callable[[Padded], Tensor]  # (b, t) of the generated tokens, at the 
 
 TOLERANCE = {"float32": 1e-4, "bfloat16": 0.1}  # nats a token; of 135M parameters in 30 layers 1e-5 and 0.025 are seen
 OTHER_KERNELS = 1e-3  # the same in float32 for a sampler that is not the trainer's own modules
+SINGLE = 5  # times the tolerance in float32, of one token: what a cache loses shows at few of them
 LENGTH = 48  # tokens of the longer row where no layer has a window
 PROOF_PROBLEMS = 8  # whose prompts' tokens make up the rows
 BEYOND = 16  # tokens by which it is longer than a window
@@ -56,7 +57,7 @@ def prove_attention(
     """
     cache_bytes = sampler.cache_bytes
     try:
-        agree(*both(sampler, logprobs, prompts, replace(sampling, max_new_tokens=TOKENS), where), where)
+        agree_at_each(*both(sampler, logprobs, prompts, replace(sampling, max_new_tokens=TOKENS), where), where)
         sampler.cache_bytes = cache_bytes  # the run's own is recorded, not this one's
     except EngineError as error:
         raise UserError(
@@ -77,6 +78,12 @@ def both(
     sampler: RolloutEngine, logprobs: Logprobs, prompts: Sequence[list[int]], sampling: Sampling, where: EngineConfig
 ) -> tuple[Tensor, Tensor, Tensor]:
     """(B, T) log-probs of fresh completions, two a prompt, by a forward pass and by the sampler, and their mask."""
+    tokens, theirs = sampled_rows(sampler, prompts, sampling)
+    return passed(logprobs, tokens, where), theirs, tokens.mask
+
+
+def sampled_rows(sampler: RolloutEngine, prompts: Sequence[list[int]], sampling: Sampling) -> tuple[Sequences, Tensor]:
+    """Fresh completions, two a prompt, and their (B, T) log-probs by the sampler."""
     seeds = [[derive_seed("proof", row, i) for i in range(2)] for row in range(len(prompts))]
     groups = sampler.generate(prompts, seeds, sampling)
     sampled = [(ids, done) for ids, group in zip(prompts, groups, strict=True) for done in group]
@@ -85,7 +92,7 @@ def both(
         prompt_lengths=torch.tensor([len(ids) for ids, _ in sampled]),
         lengths=torch.tensor([len(done.token_ids) for _, done in sampled]),
     )
-    return passed(logprobs, tokens, where), pad_columns([done.logprobs for _, done in sampled]), tokens.mask
+    return tokens, pad_columns([done.logprobs for _, done in sampled])
 
 
 def passed(logprobs: Logprobs, tokens: Sequences, where: EngineConfig) -> Tensor:
@@ -95,6 +102,21 @@ def passed(logprobs: Logprobs, tokens: Sequences, where: EngineConfig) -> Tensor
         part = logprobs(tokens.pad(rows)).float().cpu()
         found[rows, : part.shape[1]] = part
     return found
+
+
+def agree_at_each(trainer_logprobs: Tensor, rollout_logprobs: Tensor, mask: Tensor, where: EngineConfig) -> None:
+    """`agree`, and in float32 at each token: half precision leaves single ones far apart.
+
+    Raises:
+        EngineError: they do not.
+    """
+    agree(trainer_logprobs, rollout_logprobs, mask, where)
+    worst = float((trainer_logprobs - rollout_logprobs)[mask].abs().max())
+    if where.dtype != "bfloat16" and worst > SINGLE * tolerance(where):
+        raise EngineError(
+            f"a token's log-prob is off by {worst:.3g} nats, where {SINGLE * tolerance(where):g} is allowed "
+            "(5 times --engine.rollout-tolerance)"
+        )
 
 
 def tolerance(where: EngineConfig) -> float:

@@ -153,6 +153,8 @@ def reason_in_one_line(error: Exception) -> str:
     text = str(error).strip() or type(error).__name__
     if "trust_remote_code" in text:
         return "it needs code from its folder to be run (trust_remote_code), which is never done here"
+    if "scaled_dot_product_attention" in text:
+        return "its attention is not torch's scaled_dot_product_attention, the only one that models are run with here"
     if "instantiate the backend tokenizer" in text:
         return "it has no tokenizer that can be read here (tokenizer.json)"
     first = text.partition("\n")[0].rstrip(": ")

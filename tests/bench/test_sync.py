@@ -1,5 +1,6 @@
 """Which weights are sampled from: now, or some steps old; and whether a sampler that falls out of step is noticed."""
 
+import contextlib
 import importlib.util
 import json
 import subprocess
@@ -16,7 +17,7 @@ from torch import Tensor
 from bench.cli import main
 from bench.config import EngineConfig, RunConfig, Sampling
 from bench.engines.hf import HFRollout
-from bench.proof import OTHER_KERNELS, TOLERANCE, agree, tolerance
+from bench.proof import OTHER_KERNELS, TOLERANCE, agree, agree_at_each, tolerance
 from bench.rollout import Completion, EngineError
 from bench.sync import Snapshot, hand_over
 from tasks.core import Problem
@@ -87,6 +88,18 @@ def test_agreement_is_judged_over_real_tokens_and_by_the_arithmetic() -> None:
     with pytest.raises(EngineError, match="nan"):
         agree(ours, ours * float("nan"), mask, config(0).engine)
     agree(ours, ours + beyond * mask, mask, config(0, 0.01).engine)
+
+
+def test_one_token_far_apart_is_refused_in_float32_only() -> None:
+    """The mean of 100 tokens hides it."""
+    mask = torch.ones(1, 100, dtype=torch.bool)
+    ours, theirs = torch.zeros(1, 100), torch.zeros(1, 100)
+    for apart, refused in ((4.9 * TOLERANCE["float32"], False), (5.1 * TOLERANCE["float32"], True)):
+        theirs[0, 7] = apart
+        agree(ours, theirs, mask, EngineConfig())
+        agree_at_each(ours, theirs, mask, EngineConfig(dtype="bfloat16"))
+        with pytest.raises(EngineError, match="a token's log-prob") if refused else contextlib.nullcontext():
+            agree_at_each(ours, theirs, mask, EngineConfig())
 
 
 def test_the_tolerance_goes_by_arithmetic_and_by_whose_kernels_sample() -> None:
