@@ -12,11 +12,12 @@ from bench.ground.budget import Budget
 from bench.ground.words import COUNTERS, FLOPS, STEP_PHASES
 from bench.meter import Meter, Phase
 from bench.metrics import advantage_metrics, batch_metrics, critic_metrics, rollout_metrics
+from bench.proof import agree
 from bench.ranks import ALONE, Ranks
 from bench.rates import schedule
 from bench.reward import RewardEngine, rewarded
 from bench.rollout import ProblemStream, Rollout, RolloutEngine, count_occurrences, generate, score
-from bench.sync import Snapshot, agree, hand_over
+from bench.sync import Snapshot, hand_over
 from bench.train import Learner, Update
 from bench.trainer import TrainEngine
 from bench.work import Held, Work, memory_row, scoring_work
@@ -110,7 +111,7 @@ def one_step(parts: Parts, state: State, progress: float) -> Step:
     with meter.phase("logprobs"):
         batch = learner.annotate(algorithm, tokens, scores, pad_columns([r.completion.logprobs for r in kept]))
     if parts.sampler.weights_bytes and not config.rollout_lag:
-        agree(batch.old_logprobs, batch.rollout_logprobs, batch.mask, config)
+        agree(batch.old_logprobs, batch.rollout_logprobs, batch.mask, config.engine)
     with meter.phase("update"):
         samples = state.counters["data/samples_generated"]
         planned = schedule(config, algorithm, state.step, samples, progress)

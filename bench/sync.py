@@ -13,7 +13,6 @@ from tasks.core import Problem
 
 Snapshot = dict[str, Tensor]
 
-PROOF_PROBLEMS = 8
 PROOF_EVERY = 10  # steps, after the first few
 
 
@@ -40,7 +39,7 @@ def hand_over(
     del past[: -(config.rollout_lag + 1)]
     if step < 3 or step % PROOF_EVERY == 0:
         sampler.load_weights(iter(past[-1].items()))
-        prove(sampler, trainer, problems[:PROOF_PROBLEMS], config)
+        prove(sampler, trainer, problems[: proof.PROOF_PROBLEMS], config)
     sampler.load_weights(iter(past[0].items()))
 
 
@@ -53,15 +52,4 @@ def prove(sampler: RolloutEngine, trainer: TrainEngine, problems: Sequence[Probl
     samples = generate(sampler, problems, 1, config.sampling, (config.seed, "proof"))
     tokens = sequences(samples)
     theirs = pad_columns([sample.completion.logprobs for sample in samples])
-    agree(proof.passed(trainer.logprobs, tokens, config.engine), theirs, tokens.mask, config)
-
-
-def agree(trainer_logprobs: Tensor, rollout_logprobs: Tensor, mask: Tensor, config: RunConfig) -> None:
-    """Refuse (B, T) log-probs that equal weights cannot explain.
-
-    A stale sampler shows once the policy has moved from what it generates from, so every step looks.
-
-    Raises:
-        EngineError: their mean absolute difference is above the tolerance.
-    """
-    proof.agree(trainer_logprobs, rollout_logprobs, mask, config.engine)
+    proof.agree(proof.passed(trainer.logprobs, tokens, config.engine), theirs, tokens.mask, config.engine)

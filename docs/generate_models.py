@@ -1,153 +1,141 @@
 """Writes docs/models.md by trying model families: `python -m docs.generate_models`."""
 
+import tempfile
+import textwrap
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import torch
 import transformers
-from transformers import AutoConfig, AutoModelForCausalLM
+from transformers import AutoConfig, AutoModelForCausalLM, GenerationConfig
 
 from bench.config import ASSETS, EngineConfig, Sampling
 from bench.engines.hf import HFRollout
 from bench.engines.modules import plain_logprobs
 from bench.ground.errors import UserError
-from bench.models.load import check_head, load_tokenizer
-from bench.proof import both
+from bench.models.load import load_model, load_tokenizer
+from bench.proof import passed, prove_attention, sampled_rows
 
+TOKENIZER = load_tokenizer(str(ASSETS / "gsm8k"))
 LIMIT = 1e-4  # nats
+VOCABULARY, PROMPTS = 64, (5, 20, 40)
 SIZES: dict[str, Any] = {
-    **dict.fromkeys(("hidden_size", "n_embd"), 32),
-    **dict.fromkeys(("num_hidden_layers", "n_layer", "num_attention_heads", "n_head", "num_experts"), 4),
-    **dict.fromkeys(("num_local_experts", "linear_num_value_heads"), 4),
+    **dict.fromkeys(("hidden_size", "n_embd", "d_model"), 32),
+    **dict.fromkeys(("num_hidden_layers", "n_layer", "n_layers", "num_layers"), 4),
+    **dict.fromkeys(("num_attention_heads", "n_head", "n_heads", "num_heads", "num_experts"), 4),
+    **dict.fromkeys(("num_local_experts", "n_routed_experts", "linear_num_value_heads"), 4),
     **dict.fromkeys(("num_key_value_heads", "num_experts_per_tok", "linear_num_key_heads"), 2),
     **dict.fromkeys(("head_dim", "linear_key_head_dim", "linear_value_head_dim", "rotary_dim"), 8),
     **dict.fromkeys(("intermediate_size", "ffn_dim", "n_inner"), 48),
     **dict.fromkeys(("moe_intermediate_size", "shared_expert_intermediate_size"), 16),
-    **dict.fromkeys(("sliding_window", "attention_chunk_size"), 8),
+    **dict.fromkeys(("sliding_window", "attention_chunk_size", "window_size"), 8),
     **dict.fromkeys(("max_position_embeddings", "n_positions"), 256),
-    **{"vocab_size": 64, "word_embed_proj_dim": 32, "use_sliding_window": True, "max_window_layers": 1},
+    **{"vocab_size": VOCABULARY, "word_embed_proj_dim": 32, "use_sliding_window": True, "max_window_layers": 1},
     **{"pad_token_id": 0, "eos_token_id": 1, "initializer_range": 0.2},
 }
-FAMILIES = [
-    "llama",
-    "mistral",
-    "qwen2",
-    "qwen3",
-    "phi3",
-    "starcoder2",
-    "gemma",
-    "gemma2",
-    "gemma3_text",
-    "olmo",
-    "olmo2",
-    "olmo3",
-    "mixtral",
-    "exaone",
-    "exaone4",
-    "falcon",
-    "lfm2",
-    "qwen3_5_text",
-    "qwen3_next",
-    "jamba",
-    "minimax",
-    "gpt2",
-    "gpt_neox",
-    "gpt_bigcode",
-    "gptj",
-    "codegen",
-    "opt",
-    "bloom",
-    "mpt",
-    "phi",
-    "persimmon",
-    "stablelm",
-    "cohere",
-    "cohere2",
-    "granite",
-    "granitemoe",
-    "nemotron",
-    "glm",
-    "glm4",
-    "smollm3",
-    "ministral",
-    "ministral3",
-    "gpt_oss",
-    "biogpt",
-    "xglm",
-    "ernie4_5",
-    "hunyuan_v1_dense",
-    "seed_oss",
-    "arcee",
-    "helium",
-    "apertus",
-    "olmoe",
-    "qwen2_moe",
-    "qwen3_moe",
-    "diffllama",
-    "bitnet",
-    "internlm3",
-    "recurrent_gemma",
-    "cwm",
-    "doge",
-]
+FAMILIES = """
+    apertus arcee biogpt bitnet bloom codegen cohere cohere2 cwm diffllama doge ernie4_5 exaone exaone4 falcon
+    falcon_mamba gemma gemma2 gemma3_text glm glm4 glm4_moe gpt2 gpt_bigcode gpt_neox gpt_oss gptj granite granite_swa
+    granitemoe helium hunyuan_v1_dense internlm3 jamba llama llama4_text mamba minimax ministral ministral3 mistral
+    mixtral mpt nemotron olmo olmo2 olmo3 olmoe opt persimmon phi phi3 qwen2 qwen2_moe qwen3 qwen3_moe recurrent_gemma
+    seed_oss smollm3 stablelm starcoder2 xglm
+"""
+STATES = {"mamba_n_heads": 4, "mamba_d_head": 16, "mamba_d_state": 16, "mamba_n_groups": 1, "mamba_chunk_size": 8}
+LATENT = {"num_key_value_heads": 4, "qk_nope_head_dim": 8, "qk_rope_head_dim": 8, "v_head_dim": 8, "q_lora_rank": 16}
+LATENT |= {"kv_lora_rank": 16, "n_group": 1, "topk_group": 1, "first_k_dense_replace": 1}
 VARIANTS: dict[str, dict[str, Any]] = {
+    "bamba": STATES | {"attn_layer_indices": [1, 3]},
+    "dbrx": {
+        "attn_config": {"kv_n_heads": 2, "rope_theta": 1e4, "clip_qkv": 8},
+        "ffn_config": {"ffn_hidden_size": 48, "moe_num_experts": 4, "moe_top_k": 2},
+    },
+    "deepseek_v2": LATENT,
+    "deepseek_v3": LATENT,
     "falcon, ALiBi": {"alibi": True},
-    "llama, tied": {"tie_word_embeddings": True},
-    "mistral, no BOS": {"bos_token_id": None},
+    "falcon_h1": STATES | {"mamba_d_ssm": 64},
+    "gpt_neo": {"attention_types": [[["global", "local"], 2]]},
+    "granitemoehybrid": STATES | {"layer_types": ["mamba", "attention"] * 2},
     "lfm2": {"layer_types": ["conv", "full_attention"] * 2},
+    "llama, tied": {"tie_word_embeddings": True},
+    "mamba2": {"head_dim": 16, "state_size": 16, "n_groups": 1, "chunk_size": 8},
+    "mistral, no BOS": {"bos_token_id": None},
+    "nemotron_h": {"mamba_num_heads": 4, "mamba_head_dim": 16, "ssm_state_size": 16, "n_groups": 1, "chunk_size": 8},
     "qwen3_5_text": {"layer_types": ["linear_attention", "full_attention"] * 2},
     "qwen3_next": {"layer_types": ["linear_attention", "full_attention"] * 2},
 }
+NAMES = sorted({*FAMILIES.split(), *VARIANTS})
 HEAD = f"""# Model families
 
 *Generated by `python -m docs.generate_models`*, with transformers {transformers.__version__}: tiny models of random
-weights, windows of 8 tokens where a family has them, prompts of 5, 20 and 40 tokens. The figure is the largest
-difference in nats between the log-prob that the transformers sampler gives a token and that of a plain forward pass.
-At most {LIMIT:g} counts as equal here; a run or an evaluation compares a few long rows at its start and allows 0.001 on
-average (0.1 in bfloat16). A refused family ends there, or at loading, in one line.
+weights, saved and loaded as a user's folder is, with windows of {SIZES["sliding_window"]} tokens where a family has
+them, and prompts of {", ".join(map(str, PROMPTS))} tokens. *Sampler* is the largest difference in nats between the
+log-prob that the transformers sampler gives a token and that of a plain forward pass of its row alone; *padded* the
+same of the trainer's pass over rows that are padded to one length, states of hybrids and all. At most {LIMIT:g} counts
+as equal. A refused family ends a run or an evaluation at its start, in the line given
+([what is compared there](rollouts.md#proof-that-sampler-and-trainer-are-one-model)).
 
-| family | outcome |
-| --- | --- |
+| family | sampler | padded |
+| --- | --- | --- |
 """
 
 
-def tiny(family: str, changes: dict[str, Any]) -> Any:  # noqa: ANN401
-    """A small random model of the family."""
+@dataclass(frozen=True)
+class Outcome:
+    """How far passes over one family are apart, in nats, or the line that it is refused with."""
+
+    sampler: float | None = None
+    padded: float | None = None
+    refusal: str = ""
+
+    @property
+    def row(self) -> str:
+        """Both cells."""
+        if self.refusal:
+            return f"refused: {self.refusal} | |"
+        return f"{self.sampler:.0e} | {self.padded:.0e} |"
+
+
+def store(family: str, changes: dict[str, Any], folder: str) -> None:
+    """Save a small random model of the family."""
     known = AutoConfig.for_model(family)
     sizes = {k: v for k, v in SIZES.items() if hasattr(known, k)}
     sizes = {k: v for k, v in sizes.items() if not isinstance(getattr(type(known), k, None), property)}
     torch.manual_seed(0)
-    config = AutoConfig.for_model(family, **(sizes | changes))
-    return AutoModelForCausalLM.from_config(config, attn_implementation="sdpa").float().eval()
+    model = AutoModelForCausalLM.from_config(AutoConfig.for_model(family, **(sizes | changes))).float()
+    model.generation_config = GenerationConfig(eos_token_id=1)  # some families' own cannot be saved
+    model.save_pretrained(folder)
 
 
-def outcome(name: str) -> str:
-    """One cell: how far sampler and plain pass are apart, or why the family is refused."""
-    try:
-        error = distance(name)
-    except UserError as refusal:
-        return f"refused: {str(refusal).removeprefix(f'{name}: ').removeprefix(f'--model {name}: ')}"
-    except (RuntimeError, ValueError, LookupError, TypeError, AttributeError) as failure:
-        return f"refused: {str(failure).strip().partition(chr(10))[0][:120]}"
-    return f"{error:.0e}" if error <= LIMIT else f"refused: apart by {error:.0e}"
-
-
-def distance(name: str) -> float:
-    """Largest difference of log-probs between sampler and plain forward pass, in nats."""
-    model = tiny(name.partition(",")[0], VARIANTS.get(name, {}))
-    check_head(model, name)
+def outcome(name: str) -> Outcome:
+    """What a run would do with the family: the figures, or its refusal."""
     engine = EngineConfig(device="cpu", micro_batch_tokens=1)  # each row alone, unpadded
     draw = torch.Generator().manual_seed(3)
-    prompts = [torch.randint(2, 64, (length,), generator=draw).tolist() for length in (5, 20, 40)]
-    rollout = HFRollout(model, load_tokenizer(str(ASSETS / "gsm8k")), engine)
-    plain, sampled, mask = both(rollout, plain_logprobs(model, None), prompts, Sampling(max_new_tokens=24), engine)
-    return float((plain - sampled)[mask].abs().max())
+    prompts = [torch.randint(2, VOCABULARY, (length,), generator=draw).tolist() for length in PROMPTS]
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            store(name.partition(",")[0], VARIANTS.get(name, {}), folder)
+            model = load_model(folder)
+            rollout, plain = HFRollout(model, TOKENIZER, engine), plain_logprobs(model, None)
+            prove_attention(rollout, plain, prompts, Sampling(), engine)
+        except UserError as refusal:
+            return Outcome(refusal=in_a_cell(str(refusal).replace(folder, name), name))
+    sampling = Sampling(max_new_tokens=16)
+    rows, sampled = sampled_rows(rollout, prompts, sampling)
+    alone, padded = (passed(plain, rows, replace(engine, micro_batch_tokens=most)) for most in (1, 10_000))
+    return Outcome(*(float((alone - other)[rows.mask].abs().max()) for other in (sampled, padded)))
+
+
+def in_a_cell(line: str, name: str) -> str:
+    """The reason of a refusal, without what every one of them says."""
+    for part in ("--rollout hf ", "--model ", f"{name}: ", "cannot be loaded: "):
+        line = line.removeprefix(part)
+    return textwrap.shorten(line.partition("; take another")[0].replace("|", " "), 140, placeholder=" ...")
 
 
 def page() -> str:
     """docs/models.md."""
-    names = sorted({*FAMILIES, *VARIANTS})
-    return HEAD + "".join(f"| {name} | {outcome(name)} |\n" for name in names)
+    return HEAD + "".join(f"| {name} | {outcome(name).row}\n" for name in NAMES)
 
 
 if __name__ == "__main__":

@@ -14,7 +14,8 @@ from bench.config import EngineConfig, Sampling
 from bench.engines import caches
 from bench.engines.decoding import Decoding, draw
 from bench.meter import storage_bytes
-from bench.models.load import autocast, encode_prompt, eos_ids
+from bench.models.load import autocast
+from bench.models.text import decode_completion, encode_prompt, eos_ids
 from bench.rollout import Completion
 
 
@@ -143,7 +144,7 @@ class HFRollout:
             mask = mask[:, None, None] if self.plain else mask
             logits = self._forward(token[:, None], mask, positions[:, None], cache)
             positions = positions + 1
-        return self._completions(state)
+        return self._completions(state, [prompts[job.prompt] for job in jobs for _ in job.seeds])
 
     def _prefill(self, tokens: Tensor, real: Tensor) -> tuple[Tensor, DynamicCache]:
         """A plain model is given its mask; any other makes its layers' own from which tokens are real."""
@@ -171,10 +172,11 @@ class HFRollout:
             )
         return out.logits[:, -1].float()
 
-    def _completions(self, state: Decoding) -> list[Completion]:
+    def _completions(self, state: Decoding, prompts: Sequence[list[int]]) -> list[Completion]:
         eos = set(self.eos.tolist())
         completions: list[Completion] = []
-        for ids, logprobs, sampling_logprobs, length in zip(
+        for prompt, ids, logprobs, sampling_logprobs, length in zip(
+            prompts,
             state.tokens.tolist(),
             state.logprobs.tolist(),
             state.sampling_logprobs.tolist(),
@@ -188,7 +190,7 @@ class HFRollout:
                     token_ids=ids,
                     logprobs=logprobs[:length],
                     sampling_logprobs=sampling_logprobs[:length],
-                    text=str(self.tokenizer.decode(ids[:-1] if stopped else ids, skip_special_tokens=False)),
+                    text=decode_completion(self.tokenizer, prompt, ids[:-1] if stopped else ids),
                     finish_reason="stop" if stopped else "length",
                 )
             )

@@ -16,7 +16,7 @@ from bench.engines.process import Remote
 from bench.engines.vllm_host import Drawn, Host, Setup
 from bench.ground.errors import UserError
 from bench.ground.words import GIB
-from bench.models.load import encode_prompt, eos_ids
+from bench.models.text import decode_completion, encode_prompt, eos_ids
 from bench.rollout import Completion, EngineError
 
 SHARED_MEMORY = Path("/dev/shm")
@@ -92,16 +92,19 @@ class VLLMRollout:
     ) -> list[list[Completion]]:
         """Completions in the order of `prompts` and `seeds`, each by its own seed."""
         drawn = iter(self.remote.call("generate", prompts, seeds, sampling))
-        return [[self._completion(next(drawn), sampling) for _ in part] for part in seeds]
+        return [
+            [self._completion(prompt, next(drawn), sampling) for _ in part]
+            for prompt, part in zip(prompts, seeds, strict=True)
+        ]
 
-    def _completion(self, drawn: Drawn, sampling: Sampling) -> Completion:
+    def _completion(self, prompt: list[int], drawn: Drawn, sampling: Sampling) -> Completion:
         ids = drawn.token_ids
         stopped = ids[-1] in self.eos
         return Completion(
             token_ids=ids,
             logprobs=drawn.logprobs,
             sampling_logprobs=[0.0] * len(ids) if sampling.temperature == 0 else drawn.sampling_logprobs,
-            text=str(self.tokenizer.decode(ids[:-1] if stopped else ids, skip_special_tokens=False)),
+            text=decode_completion(self.tokenizer, prompt, ids[:-1] if stopped else ids),
             finish_reason="stop" if stopped else "length",
         )
 

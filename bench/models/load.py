@@ -65,10 +65,10 @@ def latest_checkpoint(run: Path) -> Path:
 
 def load_tokenizer(location: str) -> PreTrainedTokenizerBase:
     """The tokenizer at `locate`'s answer; an adapter without one has its base model's."""
-    adapter = lora.adapter_folder(location)
+    adapter, flag = lora.adapter_folder(location), "--model"
     if adapter is not None and not (adapter / "tokenizer_config.json").is_file():
-        location = lora.base_of(adapter)
-    return cast("PreTrainedTokenizerBase", folder.read_model(AutoTokenizer, location))
+        location, flag = lora.base_of(adapter), f"--model {location}: its base model"
+    return cast("PreTrainedTokenizerBase", folder.read_model(AutoTokenizer, location, flag))
 
 
 def load_model(location: str) -> PreTrainedModel:
@@ -76,14 +76,13 @@ def load_model(location: str) -> PreTrainedModel:
 
     A folder with an adapter gives its base model with the adapter on it, frozen.
     """
-    adapter = lora.adapter_folder(location)
+    adapter, flag = lora.adapter_folder(location), "--model"
     if adapter is not None:
         require_package("peft", f"--model {location}, which is an adapter,", "lora")
-        location = lora.base_of(adapter)
-    model = cast(
-        "PreTrainedModel",
-        folder.read_weights(AutoModelForCausalLM, location, dtype=torch.float32, attn_implementation="sdpa"),
-    )
+        folder.check_folder(location, flag)
+        location, flag = lora.base_of(adapter), f"--model {location}: its base model"
+    settings: Any = {"dtype": torch.float32, "attn_implementation": "sdpa"}
+    model = cast("PreTrainedModel", folder.read_weights(AutoModelForCausalLM, location, flag, **settings))
     drop_dropout(model)
     model.eval()
     check_head(model, location)
@@ -108,6 +107,8 @@ def check_head(model: PreTrainedModel, location: str) -> None:
     ids = torch.arange(1, 5)[None]
     try:
         whole = model(input_ids=ids, use_cache=False).logits
+        if not torch.isfinite(whole).all():
+            raise ValueError("it gives numbers that are not finite")
         ours = output_layer(model)(model.base_model(input_ids=ids, use_cache=False).last_hidden_state)
     except (RuntimeError, ValueError, LookupError, TypeError, AttributeError) as error:
         raise folder.UnreadableError(
@@ -122,27 +123,6 @@ def check_head(model: PreTrainedModel, location: str) -> None:
 def output_layer(model: PreTrainedModel) -> nn.Module:
     """The layer from hidden states to logits."""
     return cast("nn.Module", model.get_output_embeddings())
-
-
-def eos_ids(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> list[int]:
-    """Every id that ends a completion: the generation settings' (one or several) and the tokenizer's."""
-    configured: Any = getattr(model.generation_config, "eos_token_id", None)
-    ids = set(
-        cast("list[int]", configured if isinstance(configured, list) else [] if configured is None else [configured])
-    )
-    if isinstance(tokenizer.eos_token_id, int):
-        ids.add(tokenizer.eos_token_id)
-    return sorted(ids)
-
-
-def encode_prompt(tokenizer: PreTrainedTokenizerBase, prompt: str) -> list[int]:
-    """Token ids of a user message in the chat template (of the bare text where the tokenizer has none)."""
-    if tokenizer.chat_template is None:
-        return tokenizer(prompt)["input_ids"]  # type: ignore[return-value]
-    message = [{"role": "user", "content": prompt}]
-    return tokenizer.apply_chat_template(  # type: ignore[return-value]
-        message, add_generation_prompt=True, tokenize=True, return_dict=False
-    )
 
 
 def autocast(device: torch.device, dtype: str | None) -> contextlib.AbstractContextManager[Any]:

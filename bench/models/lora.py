@@ -1,11 +1,13 @@
 """Low-rank adapters (LoRA, arXiv:2106.09685) by peft: read from a folder, added to a model, merged into its weights."""
 
 import json
+import warnings
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
@@ -34,7 +36,7 @@ def settings_for(model: str, asked: LoraConfig) -> LoraConfig:
     file = (checkpoints[-1] if checkpoints else folder) / ADAPTER_FILE
     if not file.is_file():
         return asked
-    stored: dict[str, Any] = json.loads(file.read_text())
+    stored = stored_settings(file.parent)
     for key, plain in PLAIN.items():
         if (stored.get(key) or plain) != plain:
             raise UserError(f"--model {model}: its adapter has {key} {stored[key]}; only plain LoRA is trained")
@@ -55,9 +57,40 @@ def adapter_folder(location: str) -> Path | None:
     return Path(location) if (Path(location) / ADAPTER_FILE).is_file() else None
 
 
+def stored_settings(folder: Path) -> dict[str, Any]:
+    """The settings of the adapter in a folder.
+
+    Raises:
+        UserError: they cannot be read.
+    """
+    file = folder / ADAPTER_FILE
+    try:
+        stored: Any = json.loads(file.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise UserError(f"{file}: no JSON ({error}); is the download complete?") from error
+    if not isinstance(stored, dict):
+        raise UserError(f"{file}: an object of settings is expected")
+    return cast("dict[str, Any]", stored)
+
+
 def base_of(folder: Path) -> str:
-    """Where the model is that the adapter was made for."""
-    return json.loads((folder / ADAPTER_FILE).read_text())["base_model_name_or_path"]
+    """Where the model is that the adapter was made for: a relative path is looked for from here and from the adapter.
+
+    Raises:
+        UserError: the adapter does not say, or what it says is a path where nothing is.
+    """
+    name = stored_settings(folder).get("base_model_name_or_path")
+    if not name:
+        raise UserError(
+            f"{folder / ADAPTER_FILE}: base_model_name_or_path is not given; write there which model it is for"
+        )
+    places = [Path(name).expanduser(), *(parent / name for parent in folder.absolute().parents)]
+    found = next((place for place in places if (place / "config.json").is_file()), None)
+    if found is None and (name.startswith((".", "/", "~")) or name.count("/") > 1):
+        raise UserError(
+            f"--model {folder}: its base model {name} is no folder here; write in its {ADAPTER_FILE} where it is now"
+        )
+    return name if found is None else str(found)
 
 
 def weights_at(location: str) -> str:
@@ -93,7 +126,7 @@ def add_adapters(model: "PreTrainedModel", lora: LoraConfig, seed: int) -> None:
         r=lora.rank,
         lora_alpha=cast("int", lora.alpha),
         target_modules=list(lora.targets) or "all-linear",
-        base_model_name_or_path=model.name_or_path,
+        base_model_name_or_path=lasting_name(model.name_or_path or ""),
     )
     with torch.random.fork_rng([model.device] if model.device.type == "cuda" else []):
         torch.manual_seed(derive_seed(seed, "lora"))
@@ -103,11 +136,31 @@ def add_adapters(model: "PreTrainedModel", lora: LoraConfig, seed: int) -> None:
             raise UserError(f"--lora.targets {' '.join(lora.targets)}: {str(error).splitlines()[0]}") from error
 
 
+def lasting_name(name: str) -> str:
+    """A model's name that means the same from any folder: a path in full."""
+    return str(Path(name).absolute()) if Path(name).is_dir() else name
+
+
 def read_adapters(model: "PreTrainedModel", folder: Path) -> None:
-    """Put a stored adapter on its base model, frozen."""
+    """Put a stored adapter on its base model, frozen.
+
+    Raises:
+        UserError: it is for another model, or a part of it is missing.
+    """
     import peft  # pyright: ignore[reportMissingImports]
 
-    peft.PeftModel.from_pretrained(model, str(folder))
+    try:
+        stored = {name.removeprefix(PREFIX) for name in peft.load_peft_weights(str(folder), device="cpu")}
+        with warnings.catch_warnings(action="ignore"):  # about what is refused below
+            peft.PeftModel.from_pretrained(model, str(folder))
+    except (OSError, ValueError, RuntimeError, LookupError, TypeError, SafetensorError) as error:
+        first = str(error).strip().partition("\n")[0].rstrip(": ")
+        raise UserError(f"--model {folder}: its adapter does not fit {model.name_or_path} ({first})") from error
+    wanted = set(peft.get_peft_model_state_dict(model, save_embedding_layers=False))
+    if stored != wanted:
+        first = min(stored ^ wanted)
+        kind = "not stored" if first in wanted else "of no layer there"
+        raise UserError(f"--model {folder}: its adapter does not fit {model.name_or_path} ({first} is {kind})")
 
 
 def save_adapters(model: "PreTrainedModel", folder: Path) -> None:

@@ -19,8 +19,9 @@ from bench.ground.sums import verify
 from bench.ground.tree import Tree
 from bench.machine.provenance import provenance
 from bench.meter import Meter
-from bench.models.load import encode_prompt, load_model, load_tokenizer, locate_model, pick_device, weights_for
+from bench.models.load import load_model, load_tokenizer, locate_model, pick_device, weights_for
 from bench.models.lora import is_adapted
+from bench.models.text import check_tokenizer, encode_prompt
 from bench.proof import PROOF_PROBLEMS, long_prompts, prove_attention
 from bench.rollout import RolloutEngine
 from bench.session.console import Display
@@ -142,6 +143,7 @@ def loaded_for(command: EvalCommand, names: Sequence[str], run: Tree | None, dev
         verify(Path(location).parent, "model/")
     model = cast("Any", load_model(location)).to(device)
     tokenizer = load_tokenizer(location)
+    check_tokenizer(model, tokenizer, location)
     longest = max((len(encode_prompt(tokenizer, p.prompt)) for part in problems.values() for p in part), default=1)
     engine = rollout_engine(command.engine, model, tokenizer, location, longest=longest + budget)
     if is_adapted(model):

@@ -14,6 +14,7 @@ from bench.meter import Meter
 from bench.models.load import load_model, load_tokenizer, locate_model, pick_device
 from bench.models.lora import adapter_parameters
 from bench.models.shape import ModelShape, countable
+from bench.models.text import TURN, check_tokenizer
 from bench.proof import PROOF_PROBLEMS, long_prompts, prove_attention
 from bench.ranks import ALONE, Ranks
 from bench.reward import RewardedTask
@@ -52,6 +53,7 @@ class Loaded:
         with self.meter.phase("load"):
             self.tokenizer = load_tokenizer(self.location)
             self.model = cast("Any", load_model(self.location)).to(self.device)
+            check_tokenizer(self.model, self.tokenizer, self.location)
             self.num_parameters = self.model.num_parameters()  # before an engine shares them out
             adapters(config, self.model)
             in_dtype(config.engine, self.model)
@@ -171,7 +173,7 @@ class Loaded:
         positions = getattr(self.model.config.get_text_config(), "max_position_embeddings", None)
         if positions is not None:
             room = min(room, positions - config.sampling.generation_budget)
-        overhead = len(self.sampler.encode(""))
+        overhead = len(self.sampler.encode(TURN))  # some templates fail on no text at all
         if room <= overhead:
             raise UserError(
                 f"--sampling.max-new-tokens {config.sampling.generation_budget} leaves no room for a prompt: "

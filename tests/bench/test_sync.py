@@ -1,5 +1,6 @@
 """Which weights are sampled from: now, or some steps old; and whether a sampler that falls out of step is noticed."""
 
+import contextlib
 import importlib.util
 import json
 import subprocess
@@ -16,9 +17,9 @@ from torch import Tensor
 from bench.cli import main
 from bench.config import EngineConfig, RunConfig, Sampling
 from bench.engines.hf import HFRollout
-from bench.proof import TOLERANCE
+from bench.proof import OTHER_KERNELS, TOLERANCE, agree, agree_at_each, tolerance
 from bench.rollout import Completion, EngineError
-from bench.sync import Snapshot, agree, hand_over
+from bench.sync import Snapshot, hand_over
 from tasks.core import Problem
 from tests.bench.small_runs import SMALL, rows, run, weights
 from tests.bench.support import engine, tiny_llama
@@ -81,12 +82,31 @@ def test_agreement_is_judged_over_real_tokens_and_by_the_arithmetic() -> None:
     ours = torch.tensor([[-1.0, -2.0], [-3.0, 0.0]])
     padded = torch.tensor([[0.0, 0.0], [0.0, 99.0]])
     within, beyond = 0.9 * TOLERANCE["float32"], 1.1 * TOLERANCE["float32"]
-    agree(ours, ours + within * mask + padded, mask, config(0, None))
-    with pytest.raises(EngineError, match=r"off by 0\.0011 nats a token"):
-        agree(ours, ours + beyond * mask, mask, config(0, None))
+    agree(ours, ours + within * mask + padded, mask, config(0, None).engine)
+    with pytest.raises(EngineError, match=r"off by 0\.00011 nats a token on average, where 0\.0001 is allowed"):
+        agree(ours, ours + beyond * mask, mask, config(0, None).engine)
     with pytest.raises(EngineError, match="nan"):
-        agree(ours, ours * float("nan"), mask, config(0))
-    agree(ours, ours + beyond * mask, mask, config(0, 0.01))
+        agree(ours, ours * float("nan"), mask, config(0).engine)
+    agree(ours, ours + beyond * mask, mask, config(0, 0.01).engine)
+
+
+def test_one_token_far_apart_is_refused_in_float32_only() -> None:
+    """The mean of 100 tokens hides it."""
+    mask = torch.ones(1, 100, dtype=torch.bool)
+    ours, theirs = torch.zeros(1, 100), torch.zeros(1, 100)
+    for apart, refused in ((4.9 * TOLERANCE["float32"], False), (5.1 * TOLERANCE["float32"], True)):
+        theirs[0, 7] = apart
+        agree(ours, theirs, mask, EngineConfig())
+        agree_at_each(ours, theirs, mask, EngineConfig(dtype="bfloat16"))
+        with pytest.raises(EngineError, match="a token's log-prob") if refused else contextlib.nullcontext():
+            agree_at_each(ours, theirs, mask, EngineConfig())
+
+
+def test_the_tolerance_goes_by_arithmetic_and_by_whose_kernels_sample() -> None:
+    assert tolerance(EngineConfig(dtype="float32")) == tolerance(EngineConfig()) == TOLERANCE["float32"]
+    assert tolerance(EngineConfig(rollout="vllm")) == OTHER_KERNELS > TOLERANCE["float32"]
+    assert tolerance(EngineConfig(dtype="bfloat16")) == tolerance(EngineConfig(dtype="bfloat16", rollout="vllm"))
+    assert tolerance(EngineConfig(dtype="bfloat16", rollout_tolerance=0.3)) == 0.3
 
 
 def stuck(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -220,6 +220,18 @@ def test_rows_of_the_proof_are_longer_than_the_window_where_they_fit() -> None:
     assert [len(row) for row in long_prompts([[3, 4]], windowed(64).config, 50)] == [42, 14]
 
 
+@given(window=st.integers(1, 9000), room=st.integers(10, 5000), size=st.integers(1, 9))
+@settings(max_examples=50, deadline=None)
+def test_the_proof_leaves_every_window_that_a_run_can_leave_and_costs_no_more_than_that(
+    window: int, room: int, size: int
+) -> None:
+    config = AutoConfig.for_model("mistral", sliding_window=window, max_position_embeddings=100_000)
+    long, short = (len(row) for row in long_prompts([[3] * size], config, room))
+    assert 1 <= short <= long <= max(1, room - 8)
+    assert long + 8 > window or room <= window
+    assert long <= max(48, window + 16) if room > window else long <= 48
+
+
 def test_sampling_leaves_every_module_in_the_mode_that_it_was_in() -> None:
     rollout = sampler()
     rollout.model.base_model.layers[0].training = True  # type: ignore[union-attr, index]

@@ -3,10 +3,12 @@
 import copy
 import importlib.util
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedModel
@@ -18,7 +20,7 @@ from bench.engines.reference import AdaptersOff, FrozenAdapter, OffloadedCopy
 from bench.engines.torch_train import TorchEngine
 from bench.ground.errors import UserError
 from bench.models import flops, lora
-from bench.models.load import load_model, weights_for
+from bench.models.load import load_model, load_tokenizer, weights_for
 from bench.models.shape import ModelShape
 from tests.bench.small_runs import SMALL, rows, run
 from tests.bench.support import engine, ragged, tiny_gpt2, tiny_llama
@@ -278,6 +280,67 @@ def test_an_adapter_of_another_kind_is_refused(changed: dict[str, object], words
     file.write_text(json.dumps(json.loads(file.read_text()) | changed))
     with pytest.raises(UserError, match=words):
         lora.settings_for(str(folder), LoraConfig())
+
+
+def test_a_base_by_a_relative_path_is_found_from_any_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Trained from `--model base`: the adapter names it in full; one that does not is looked for from the adapter."""
+    _, folder = saved(tmp_path)
+    want = load_model(str(folder)).state_dict()
+    monkeypatch.chdir(tmp_path)
+    trainer = adapted(load_model("base"))
+    trainer.save_model(tmp_path / "second")
+    file = folder / "adapter_config.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"base_model_name_or_path": "./base"}))
+    monkeypatch.chdir("/")
+    assert lora.base_of(tmp_path / "second") == str(tmp_path / "base")
+    assert all(torch.equal(got, want[name]) for name, got in load_model(str(folder)).state_dict().items())
+    load_tokenizer(str(tmp_path / "second"))
+
+
+@pytest.mark.parametrize(
+    ("base", "words"),
+    [
+        (None, "base_model_name_or_path is not given"),
+        ("./gone", "its base model ./gone is no folder here"),
+        ("/gone/for/good", "is no folder here"),
+    ],
+)
+def test_a_base_that_is_not_there_is_one_line(base: str | None, words: str, tmp_path: Path) -> None:
+    _, folder = saved(tmp_path)
+    file = folder / "adapter_config.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"base_model_name_or_path": base}))
+    with pytest.raises(UserError, match=words) as caught:
+        load_model(str(folder))
+    assert "\n" not in str(caught.value)
+
+
+def spoilt(change: str) -> Callable[[dict[str, torch.Tensor]], dict[str, torch.Tensor]]:
+    return {
+        "missing": lambda weights: {name: w for name, w in weights.items() if "layers.1" not in name},
+        "renamed": lambda weights: {name.replace("layers.1", "layers.7"): w for name, w in weights.items()},
+        "size": lambda weights: {name: w[:3] if "lora_B" in name else w for name, w in weights.items()},
+        "none": lambda weights: {},
+    }[change]
+
+
+@pytest.mark.parametrize("change", ["missing", "renamed", "size", "none"])
+def test_an_adapter_that_does_not_fit_its_base_is_one_line(change: str, tmp_path: Path) -> None:
+    """What is missing peft fills up with an adapter that changes nothing, and says so in a warning."""
+    _, folder = saved(tmp_path)
+    file = folder / "adapter_model.safetensors"
+    save_file({name: w.contiguous() for name, w in spoilt(change)(load_file(file)).items()}, file)
+    with pytest.raises(UserError, match="its adapter does not fit") as caught:
+        load_model(str(folder))
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(("text", "words"), [('{"r": ', "no JSON"), ("[1]", "an object of settings is expected")])
+def test_settings_of_an_adapter_that_cannot_be_read_are_one_line(text: str, words: str, tmp_path: Path) -> None:
+    _, folder = saved(tmp_path)
+    (folder / "adapter_config.json").write_text(text)
+    for read in (lambda: load_model(str(folder)), lambda: lora.settings_for(str(folder), LoraConfig())):
+        with pytest.raises(UserError, match=words):
+            read()
 
 
 def test_an_adapter_keeps_its_rank(tmp_path: Path) -> None:
