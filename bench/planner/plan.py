@@ -128,6 +128,6 @@ def setting_on(config: PlanConfig, preset: Preset) -> EngineSetting:
     if flags.get("offload") == "params" and "zero_stage" not in flags:
         start = replace(start, zero_stage=3)
     chosen = replace(start, **flags)
-    if found := chosen.contradictions(preset.num_devices):
+    if found := chosen.contradictions(preset):
         raise UserError(f"{preset.name}: {found[0]}")
     return chosen

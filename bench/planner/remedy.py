@@ -81,7 +81,7 @@ def cheaper_settings(job: Job, phase: Phase | None) -> Iterator[EngineSetting]:
         ways += [host | {"zero_stage": max(1, now.zero_stage), "offload": "optimizer"}]
         ways += [host | {"zero_stage": 3, "offload": "params"}]
         if now.train_engine == "torch":
-            ways += [{"gradient_checkpointing": True, "lora_rank": LORA_RANK}]
+            ways += [{"gradient_checkpointing": True, "lora_rank": LORA_RANK, "offload_reference": False}]
     for way in ways:
         if phase == "rollout":
             yield from (replace(now, **way, rollout_batch_size=n) for n in halvings(now.rollout_batch_size, 1))

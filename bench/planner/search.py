@@ -85,7 +85,7 @@ def candidate_settings(job: Job, pinned: frozenset[str]) -> Iterator[EngineSetti
     free = {name: (getattr(now, name),) if name in pinned else options for name, options in choices.items()}
     for values in product(*free.values()):
         setting = replace(now, **dict(zip(free, values, strict=True)))
-        if not setting.contradictions(count):
+        if not setting.contradictions(preset):
             yield setting
 
 
@@ -116,7 +116,7 @@ def _fits(job: Job, setting: EngineSetting) -> bool:
 def feasibility(job: Job) -> Feasible:
     """What it takes to fit at all, the smallest batches granted: nothing, off-load, LoRA beside it, or more devices."""
     for lora_rank in (0, LORA_RANK):
-        trial = replace(job, setting=replace(job.setting, lora_rank=lora_rank))
+        trial = replace(job, setting=job.setting.adapted(lora_rank))
         fitting = {s.offload for s in candidate_settings(trial, frozenset()) if _fits(trial, _smallest(trial, s))}
         if fitting:
             return "LoRA" if lora_rank else "fits" if "none" in fitting else "off-load"
@@ -164,7 +164,7 @@ def remedies(job: Job, pinned: frozenset[str]) -> list[Remedy]:
     found: list[Remedy] = []
     if pinned and (plan := cheapest_plan(job, frozenset())):
         found.append(Remedy(change="other settings", plan=plan))
-    adapters = replace(job, setting=replace(job.setting, lora_rank=LORA_RANK))
+    adapters = replace(job, setting=job.setting.adapted(LORA_RANK))
     if not job.setting.lora_rank and (plan := cheapest_plan(adapters, frozenset())):
         found.append(Remedy(change=f"LoRA of rank {LORA_RANK}", plan=plan))
     more = (cheapest_plan(replace(job, preset=preset), frozenset()) for preset in _larger(job.preset))
@@ -195,6 +195,8 @@ def describe_setting(setting: EngineSetting) -> str:
     parts = [setting.train_engine + (f" ZeRO-{setting.zero_stage}" if setting.train_engine == "deepspeed" else "")]
     if setting.offload != "none":
         parts.append(f"{setting.offload} off-loaded")
+    if setting.offload_reference:
+        parts.append("reference off-loaded")
     if setting.lora_rank:
         parts.append(f"LoRA {setting.lora_rank}")
     if setting.gradient_checkpointing:

@@ -115,6 +115,10 @@ def score_seconds(job: Job, r: Rates) -> float:
 def logprobs_seconds(job: Job, r: Rates) -> float:
     """Forward passes before the update: the policy's, and where they are needed the reference's and the critic's."""
     seconds = _forward_seconds(job, r, job.shape) * (1 + job.method.reference)
+    if job.method.reference and job.setting.offload_reference and r.host_per_s:
+        one = job.setting.train_engine == "torch"  # which brings it whole, once a step; DeepSpeed a part at a time
+        moved = 4 * job.shape.params if one else BYTES[job.setting.dtype] * job.shape.params * _micro_batches(job)
+        seconds += moved / job.train_devices / r.host_per_s
     return seconds + (_forward_seconds(job, r, job.shape, head=1) if job.method.critic else 0.0)
 
 

@@ -174,7 +174,6 @@ def check_models(config: RunConfig) -> None:
         UserError: says which, and what would do.
     """
     rank, learned = config.lora.rank, config.reward_model
-    waits = "reference" in config.engine.offload
     refuse_first(
         [
             (rank < 0, f"--lora.rank {rank}: must not be negative; 0 trains every weight"),
@@ -183,14 +182,6 @@ def check_models(config: RunConfig) -> None:
                 "--reward-model.* weighs a learned reward: give --reward-model PATH",
             ),
             (learned.std <= 0, f"--reward-model.std {learned.std}: must be above 0"),
-            (
-                waits and on_cpu(config),
-                "--offload reference needs a GPU: on a CPU the reference is in the host's memory already",
-            ),
-            (
-                waits and rank > 0,
-                "--offload reference: with adapters the reference is the policy's own base; leave it out",
-            ),
         ]
     )
 
@@ -209,6 +200,8 @@ def check_engine(config: RunConfig, processes: int) -> None:
         offload=frozenset(engine.offload),
         train_devices=processes,
         tensor_parallel=engine.tensor_parallel,
+        adapters=config.lora.rank > 0,
+        on_cpu=on_cpu(config),
     )
     prompts = config.samples_per_step // config.algo.group_size
     near = max(1, round(prompts / processes)) * processes * config.algo.group_size

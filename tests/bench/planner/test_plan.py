@@ -30,6 +30,7 @@ from bench.planner.search import (
     plan_of_job,
     remedies,
 )
+from bench.planner.setting import EngineSetting
 from bench.planner.sizes import resolve_shape
 from bench.planner.step_time import step_seconds
 from bench.planner.validate import Checked, compare_with_run
@@ -185,6 +186,16 @@ def test_what_is_pinned_stays() -> None:
     assert (setting.offload, setting.micro_batch_tokens, setting.zero_stage) == ("optimizer", 1000, 3)
 
 
+def test_the_reference_on_the_host_is_planned_and_told_to_the_run() -> None:
+    setting = job("7b", offload_reference=True).setting
+    assert "--offload reference" in setting.run_flags()
+    assert "--offload optimizer,params,reference" in replace(setting, offload="params").run_flags()
+    assert replace(setting, offload_reference=False).run_flags(but=setting) == ["--offload"]
+    run: dict[str, Any] = {"engine": {"dtype": "float32", "gradient_checkpointing": False, "micro_batch_tokens": 1}}
+    run["engine"] |= {"rollout_batch_size": 1, "offload": ["reference", "optimizer"]}
+    assert EngineSetting.of_run(run).offloaded == ("optimizer", "reference")
+
+
 def test_what_would_fit_is_tried_and_does() -> None:
     base = job("7b", PPO, replace(preset(), host_memory_gib=64), dtype="bfloat16")
     assert cheapest_plan(base, FREE) is None
@@ -280,6 +291,11 @@ def test_weights_only(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Non
         ({"gpus": FOUR, "engine": PlannedEngine(zero=2, offload=("params",))}, "--offload params needs --zero 3"),
         ({"gpus": FOUR, "engine": PlannedEngine(train="torch")}, "--engine torch is one process, and here are 4"),
         ({"gpus": FOUR, "engine": PlannedEngine(offload=("none", "params"))}, "--offload none goes with nothing else"),
+        ({"presets": ("cpu",), "engine": PlannedEngine(offload=("reference",))}, "--offload reference needs a GPU"),
+        (
+            {"gpus": FOUR, "engine": PlannedEngine(offload=("reference",)), "lora": PlannedLora(rank=8)},
+            "--offload reference: with adapters the reference is the policy's own base",
+        ),
         ({"gpus": FOUR, "rollout_devices": 4}, "leaves none of 4 devices"),
         ({"gpus": FOUR, "engine": PlannedEngine(tensor_parallel=3)}, "must divide the devices that generate"),
         ({"gpus": FOUR, "budget": "samples"}, "expected steps=N"),
@@ -366,7 +382,7 @@ def test_an_older_run_is_told_apart(tmp_path: Path) -> None:
 def test_candidates_have_no_contradictions() -> None:
     base = job("7b", hardware=preset(2, 8), dtype="bfloat16")
     for setting in islice(candidate_settings(base, FREE), 500):
-        assert not setting.contradictions(16)
+        assert not setting.contradictions(base.preset)
 
 
 @pytest.mark.slow

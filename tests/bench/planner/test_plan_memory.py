@@ -16,6 +16,7 @@ from bench.planner.activations import saved_bytes
 from bench.planner.job import Job, Method, Workload
 from bench.planner.memory import Role, fits_memory, memory_of_job, memory_terms, weights_only
 from bench.planner.sizes import ALIASES
+from bench.planner.step_time import step_seconds
 from tests.bench.planner.plan_jobs import GRPO, PLAIN, PPO, deepspeed, job, preset, with_samples
 
 BILLION = 10**9
@@ -59,6 +60,19 @@ def of(base: Job, *roles: Role, phase: str = "update_policy") -> float:
 
 
 STATES: tuple[Role, ...] = ("policy", "gradients", "optimizer", "gathered")
+
+
+def test_a_reference_on_the_host_is_on_the_device_for_its_pass_alone() -> None:
+    kept = job("0.5b", GRPO)
+    moved = replace(kept, setting=replace(kept.setting, offload_reference=True))
+    size = 4 * kept.shape.params + kept.shape.rotary_bytes
+    for phase, away in (("rollout", size), ("logprobs", 0), ("update_policy", size)):
+        assert of(kept, "reference", phase=phase) - of(moved, "reference", phase=phase) == pytest.approx(away)
+    assert memory_of_job(moved).host_bytes - memory_of_job(kept).host_bytes == pytest.approx(size)
+    seconds = [step_seconds(one) for one in (kept, moved)]
+    assert seconds[0] is not None
+    assert seconds[1] is not None
+    assert seconds[1]["logprobs"] > seconds[0]["logprobs"]
 
 
 @pytest.mark.parametrize(("nodes", "per_node"), [(1, 1), (1, 4), (1, 8), (2, 8), (16, 8)])

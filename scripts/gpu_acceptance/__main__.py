@@ -39,9 +39,9 @@ from bench.planner.memory import memory_of_job
 from bench.planner.methods import of_algorithm
 from bench.planner.setting import EngineSetting
 from bench.rollout import Rollout, generate, score
-from scripts.loop import parts_of, settings, steps
-from scripts.parts import Figures, Part, run
-from scripts.random_models import Bench
+from scripts.gpu_acceptance.loop import parts_of, settings, steps
+from scripts.gpu_acceptance.parts import Figures, Part, run
+from scripts.gpu_acceptance.random_models import Bench
 
 KEPT = ("memory/", "time/", "perf/", "rollout/", "actor/", "critic/loss", "critic/grad_norm", "reward/")
 DTYPES = ("bfloat16", "float32")
@@ -173,7 +173,11 @@ PARTS = (
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Read the flags; returns the exit code."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        prog="python -m scripts.gpu_acceptance",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     parser.add_argument("--out", type=Path, required=True, help="JSONL file that rows are appended to")
     parser.add_argument("--limit-s", type=float, default=460, help="seconds for all parts together")
     parser.add_argument("--only", nargs="*", default=[], help="names of parts; none given: all")
