@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 export OMP_NUM_THREADS ?= 2
-# threads that wait give their core away: a busy machine then costs a run its share, not a multiple of it
+# as `python -m bench` does (bench/ground/start.py), for the tests' own processes
 export OMP_WAIT_POLICY ?= passive
 
 .PHONY: run test lint check oracles vllm deepspeed faults clean

@@ -7,13 +7,17 @@ MiniMax 2025 (arXiv:2506.13585). Where PPO's clip silences a token, here only it
 with sg the stop-gradient. The paper bounds the ratio from above alone and gives no number.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterator
 from dataclasses import dataclass
-
-from torch import Tensor
+from typing import TYPE_CHECKING
 
 from algorithms.core import Aggregation
 from algorithms.grpo import GroupRelative
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,12 +8,16 @@ Everything is completion-aligned: index t is the t-th generated token, so no for
 shifts. Where `mask` is False a tensor holds zeros.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, fields, replace
-from typing import ClassVar, Literal, Self
+from typing import TYPE_CHECKING, ClassVar, Literal, Self
 
 import torch
-from torch import Tensor
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 Need = Literal["ref_logprobs", "values", "entropy"]
 Aggregation = Literal["token-mean", "sequence-mean", "sequence-sum", "constant"]
@@ -29,7 +33,7 @@ class Rows:
     def map(self, function: Callable[[Tensor], Tensor]) -> Self:
         """The record with `function` of each of its tensors."""
         columns = {f.name: getattr(self, f.name) for f in fields(self)}
-        return replace(self, **{name: function(v) for name, v in columns.items() if isinstance(v, Tensor)})
+        return replace(self, **{name: function(v) for name, v in columns.items() if isinstance(v, torch.Tensor)})
 
     def to(self, device: torch.device) -> Self:
         """The record with its tensors on `device`."""

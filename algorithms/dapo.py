@@ -9,16 +9,19 @@ Yu et al. 2025 (arXiv:2503.14476), four changes to GRPO, no KL:
     overlong punishment   0 up to L - C tokens, then linear down at the budget L
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import ClassVar, Literal
-
-from torch import Tensor
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from algorithms import ops
 from algorithms.core import Aggregation, Scored
 from algorithms.grpo import GRPO
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 @dataclass(frozen=True, kw_only=True)

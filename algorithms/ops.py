@@ -1,11 +1,15 @@
 """The formulas that the algorithms share. Shapes as in `algorithms.core`."""
 
-from typing import Literal
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
 
 import torch
-from torch import Tensor
 
 from algorithms.core import Aggregation
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 KLEstimator = Literal["k1", "k2", "k3"]
 Spread = Literal["sample", "population", "batch", "none"]

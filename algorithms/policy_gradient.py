@@ -1,14 +1,18 @@
 """What policy-gradient methods share: the KL and entropy terms, the sampler's correction, the clipped surrogate."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Literal, Self
+from typing import TYPE_CHECKING, Literal, Self
 
 import torch
-from torch import Tensor
 
 from algorithms import ops
 from algorithms.core import Algorithm, Batch, Need, PolicyOutput, Targets, TokenLoss, required
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,15 +7,18 @@ reward at the last token and a KL cost at each (arXiv:2203.02155):
     L   = -min(ratio A, clip(ratio) A),  and for the critic 0.5 (V - R)^2 with a clip
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Literal
-
-from torch import Tensor
+from typing import TYPE_CHECKING, Literal
 
 from algorithms import ops
 from algorithms.core import Batch, Need, Targets, TokenLoss, required
 from algorithms.policy_gradient import ClippedPolicyGradient
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,15 +11,18 @@ One update a batch, so that the ratio is 1 and the gradient is the paper's REINF
 The paper's learned reward calls for a KL coefficient; under a verifier it is 0 unless set.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import ClassVar, Literal
-
-from torch import Tensor
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from algorithms import ops
 from algorithms.core import Aggregation, Batch, Targets
 from algorithms.policy_gradient import PolicyGradient
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,14 +10,17 @@ Yue et al. 2025 (arXiv:2504.05118), changes to PPO:
     value pretraining       the critic learns alone at first; critic.pretrain_steps sets another length
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import ClassVar
-
-from torch import Tensor
+from typing import TYPE_CHECKING, ClassVar
 
 from algorithms.core import Batch, PolicyOutput, Targets, TokenLoss, required
 from algorithms.ppo import PPO
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -25,6 +25,16 @@ class Padded:
     tokens: Tensor  # (b, l) long
     prompt_lengths: Tensor  # (b,) long
     lengths: Tensor  # (b,) long, of the completions
+    prompts: Tensor | None = None  # (b,) long; rows of one number share their prompt. None: each goes with its own
+
+    def to(self, device: torch.device) -> "Padded":
+        """The same on `device`."""
+        return Padded(
+            tokens=self.tokens.to(device),
+            prompt_lengths=self.prompt_lengths.to(device),
+            lengths=self.lengths.to(device),
+            prompts=None if self.prompts is None else self.prompts.to(device),
+        )
 
     @property
     def mask(self) -> Tensor:
@@ -62,6 +72,7 @@ class Sequences:
     rows: Sequence[Tensor]  # B of (prompt + completion,)
     prompt_lengths: Tensor  # (B,) long
     lengths: Tensor  # (B,) long, of the completions
+    prompts: Tensor | None = None  # (B,) long; rows of one number share their prompt. None: each goes with its own
 
     def __len__(self) -> int:
         """B."""
@@ -73,7 +84,17 @@ class Sequences:
             tokens=pad_sequence([self.rows[i] for i in rows.tolist()], batch_first=True),
             prompt_lengths=self.prompt_lengths[rows],
             lengths=self.lengths[rows],
+            prompts=None if self.prompts is None else self.prompts[rows],
         )
+
+    def order(self, rows: Tensor) -> Tensor:
+        """These rows, longest first; those that share a prompt follow each other, the longest of them first."""
+        order = rows[(self.prompt_lengths + self.lengths)[rows].argsort(descending=True, stable=True)]
+        if self.prompts is None:
+            return order
+        first: dict[int, int] = {}
+        place = [first.setdefault(prompt, len(first)) for prompt in self.prompts[order].tolist()]
+        return order[torch.tensor(place).argsort(stable=True)]
 
     @property
     def mask(self) -> Tensor:
@@ -81,12 +102,15 @@ class Sequences:
         return torch.arange(int(self.lengths.max())) < self.lengths[:, None]
 
 
-def sequences(samples: Sequence[Sample]) -> Sequences:
-    """The samples' token ids."""
+def sequences(samples: Sequence[Sample], *, sharing: bool = False) -> Sequences:
+    """The samples' token ids; with `sharing` also which of them have one prompt, by its tokens."""
+    number: dict[tuple[int, ...], int] = {}
+    prompts = [number.setdefault(tuple(r.prompt_ids), len(number)) for r in samples]
     return Sequences(
         rows=[torch.tensor(r.prompt_ids + r.completion.token_ids) for r in samples],
         prompt_lengths=torch.tensor([len(r.prompt_ids) for r in samples]),
         lengths=torch.tensor([len(r.completion.token_ids) for r in samples]),
+        prompts=torch.tensor(prompts) if sharing else None,
     )
 
 
@@ -115,8 +139,7 @@ def cut(record: RowsT, rows: Tensor, width: int) -> RowsT:
 
 def micro_batches(sequences: Sequences, rows: Tensor, micro_batch_tokens: int) -> list[Tensor]:
     """Split rows so that no padded micro-batch exceeds `micro_batch_tokens` (one row always goes), longest first."""
-    totals = (sequences.prompt_lengths + sequences.lengths)[rows]
-    order = rows[totals.argsort(descending=True, stable=True)]
+    order = sequences.order(rows)
     parts: list[Tensor] = []
     start = 0
     while start < len(order):
@@ -133,8 +156,7 @@ def shared_out(sequences: Sequences, rows: Tensor, micro_batch_tokens: int, rank
     Every rank has as many, since passes of sharded weights are made together: what is missing is made up by the
     shortest row once more, which then counts for nothing.
     """
-    totals = (sequences.prompt_lengths + sequences.lengths)[rows]
-    order = rows[totals.argsort(descending=True, stable=True)]
+    order = sequences.order(rows)
     parts = [micro_batches(sequences, order[rank :: ranks.size], micro_batch_tokens) for rank in range(ranks.size)]
     mine = [(part, True) for part in parts[ranks.rank]]
     return mine + [(order[-1:], False)] * (max(map(len, parts)) - len(mine))

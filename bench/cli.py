@@ -1,5 +1,6 @@
 """Commands. Each imports what it needs when it is called, so that none waits for another's engines."""
 
+import importlib
 import os
 import socket
 import sys
@@ -8,6 +9,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from bench.ground.errors import UserError, lacks_room
+from bench.ground.start import loading_later, wait_passively
 
 Arguments = list[str]
 
@@ -20,6 +22,9 @@ python -m bench COMMAND --help lists a command's flags."""
 
 def main(arguments: Sequence[str]) -> int:
     """Run a command; returns the exit code: 2 for a mistake of the user's, which is told in one line."""
+    wait_passively()
+    with loading_later("torch"):
+        importlib.import_module("algorithms")  # which then name it without loading it
     try:
         if not arguments or arguments[0] in ("-h", "--help"):
             listed = "\n".join(f"  {name:<10}{command.__doc__}" for name, command in COMMANDS.items())
@@ -58,14 +63,13 @@ def refuse(error: UserError) -> int:
 def run(arguments: Arguments) -> int:
     """Train one model on one task by one algorithm"""
     from bench.ground.orphans import end_with_parent
-    from bench.ranks import joined
     from bench.settings.flags import parse, take, to_toml
-    from bench.settings.resolve import resolve
 
     end_with_parent()
     without_hub()
     directory = take(arguments, "--resume")
     if directory is not None:
+        from bench.ranks import joined
         from bench.session.run import resume
 
         extra = [a for a in arguments if a != "--quiet"]
@@ -77,8 +81,11 @@ def run(arguments: Arguments) -> int:
     printing = "--print-config" in arguments
     chosen = parse([a for a in arguments if a != "--print-config"])
     if printing:
+        from bench.settings.resolve import resolve
+
         print(to_toml(resolve(chosen)))
         return 0
+    from bench.ranks import joined
     from bench.session.run import start
 
     quieten()
@@ -150,19 +157,22 @@ def doctor(arguments: Arguments) -> int:
         from bench.settings.flags import parse
 
         return audit(parse(arguments))
-    from bench.machine import doctor as command
+    from bench.machine.config import DoctorConfig
+    from bench.machine.doctor import doctor as command
     from bench.settings.flags import flags
 
-    return command.doctor(flags(command.DoctorConfig, arguments, prog="python -m bench doctor"))
+    return command(flags(DoctorConfig, arguments, prog="python -m bench doctor"))
 
 
 def evaluate(arguments: Arguments) -> int:
     """Evaluate a model, a checkpoint or a run on held-out problems"""
     without_hub()
-    from bench.session.eval import EvalCommand, examine_model
+    from bench.session.eval_config import EvalCommand
     from bench.settings.flags import flags, long_names
 
     command = flags(EvalCommand, long_names(arguments), prog="python -m bench eval")
+    from bench.session.eval import examine_model
+
     quieten()
     return examine_model(command)
 
@@ -170,39 +180,48 @@ def evaluate(arguments: Arguments) -> int:
 def compare(arguments: Arguments) -> int:
     """Train several arms over seeds under one budget, and report"""
     from bench.settings.flags import flags
-    from bench.study.compare import CompareConfig
+    from bench.study.config import CompareConfig
+
+    config = flags(CompareConfig, arguments, prog="python -m bench compare")
     from bench.study.compare import compare as command
 
-    return command(flags(CompareConfig, arguments, prog="python -m bench compare"))
+    return command(config)
 
 
 def report(arguments: Arguments) -> int:
     """Tables, figures and one page from recorded runs"""
-    from bench.report.command import ReportConfig, report_command
+    from bench.report.config import ReportConfig
     from bench.settings.flags import flags
 
-    return report_command(flags(ReportConfig, arguments, prog="python -m bench report"))
+    config = flags(ReportConfig, arguments, prog="python -m bench report")
+    from bench.report.command import report_command
+
+    return report_command(config)
 
 
 def plan(arguments: Arguments) -> int:
     """Memory, time and cost of a run on given GPUs, before renting them"""
     from bench.planner.config import PlanConfig
-    from bench.planner.plan import plan as command
     from bench.settings.flags import flags, long_names, switched
 
-    return command(flags(PlanConfig, switched(long_names(arguments)), prog="python -m bench plan"))
+    config = flags(PlanConfig, switched(long_names(arguments)), prog="python -m bench plan")
+    from bench.planner.plan import plan as command
+
+    return command(config)
 
 
 def check(arguments: Arguments) -> int:
     """Whether a change made an algorithm worse: results, cost, accuracy"""
-    from bench.gate.check import CheckConfig
-    from bench.gate.check import check as command
+    from bench.gate.config import CheckConfig
     from bench.settings.flags import flags, overlay, read_toml, take
 
     without_hub()
     file = take(arguments, "--config")
     default = overlay(CheckConfig(), read_toml(Path(file)), file) if file else None
-    return command(flags(CheckConfig, arguments, prog="python -m bench check", default=default))
+    config = flags(CheckConfig, arguments, prog="python -m bench check", default=default)
+    from bench.gate.check import check as command
+
+    return command(config)
 
 
 def pipeline(arguments: Arguments) -> int:

@@ -109,6 +109,9 @@ class EngineConfig:
     """Most padded tokens of one forward and backward pass. None: the preset's."""
     rollout_batch_size: int = 256
     """Most completions generated at once."""
+    share_prompts: Literal["auto", "always", "never"] = "auto"
+    """Pass a prompt once for all of its completions, packed without padding, in log-probs and updates. auto: where that
+    spares a fifth of the tokens, and the model's attention and the training engine can: docs/engines.md."""
     gradient_checkpointing: bool = False
     """Compute activations again in the backward pass, to save memory."""
     rollout: Literal["hf", "vllm"] = "hf"

@@ -95,8 +95,9 @@ def compare(arms: Sequence[str], *, out: Path = Path("results/studies"), **flags
     """
     import pandas as pd
 
-    from bench.study.compare import CompareConfig, study_of
     from bench.study.compare import compare as command
+    from bench.study.compare import study_of
+    from bench.study.config import CompareConfig
 
     try:
         config = CompareConfig(arms=tuple(arms), out=out, quiet=True, **flags)

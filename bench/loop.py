@@ -106,7 +106,7 @@ def one_step(parts: Parts, state: State, progress: float) -> Step:
 
     plain = scored(kept, config.sampling.generation_budget)
     scores = replace(plain, rewards=algorithm.shape_rewards(plain))
-    tokens = sequences(kept)
+    tokens = sequences(kept, sharing=parts.trainer.shares_prompts)
     learner = Learner(engine=parts.trainer, micro_batch_tokens=config.engine.tokens_at_once, ranks=parts.ranks)
     with meter.phase("logprobs"):
         batch = learner.annotate(algorithm, tokens, scores, pad_columns([r.completion.logprobs for r in kept]))
@@ -124,9 +124,10 @@ def one_step(parts: Parts, state: State, progress: float) -> Step:
     row["reward/shaped_frac"] = float((scores.rewards != plain.rewards).float().mean())
     row["data/discarded_signal_frac"] = (gathered.num_kept - len(kept)) / len(rollouts)
     row |= advantage_metrics(batch, targets) | critic_metrics(batch, targets) | updated
-    work = parts.work.step(
+    done = parts.work.step(
         rollouts, kept, algorithm, config, scoring_work(parts.reward, parts.ranks), policy_updated=num_updates > 0
     )
+    work = parts.work.less(done, parts.ranks.sum({k: float(v) for k, v in parts.trainer.take_spared().items()}))
     made = Made(algorithm=algorithm, rollouts=rollouts, kept=kept, num_updates=num_updates, work=work)
     return Step(row=row | account(parts, state, made, start), rollouts=rollouts)
 

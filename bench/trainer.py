@@ -11,6 +11,7 @@ from torch import Tensor
 from algorithms.core import Need, PolicyOutput
 from bench.batch import Padded
 from bench.config import CriticConfig, EngineConfig, OptimizerConfig
+from bench.ground.words import Phase
 from bench.meter import Clock
 
 Role = Literal["policy", "critic"]
@@ -32,6 +33,8 @@ class TrainEngine(Protocol):
 
     device: torch.device
     clock: Clock
+    shares_prompts: bool  # whether rows that say that they share a prompt pass it once, where that pays
+    not_shared: str  # why not, where the settings leave it open; else empty
 
     def logprobs(self, padded: Padded) -> Tensor:
         """(b, t) of the policy as it is, no gradient."""
@@ -63,6 +66,10 @@ class TrainEngine(Protocol):
 
     def clear(self, role: Role) -> None:
         """Forget the gradient."""
+        ...
+
+    def take_spared(self) -> dict[Phase, int]:
+        """Prompt tokens, by phase, that passes since the last call did not repeat."""
         ...
 
     def weights(self) -> Iterator[tuple[str, Tensor]]:

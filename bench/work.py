@@ -55,6 +55,14 @@ class Work:
             update += config.critic.num_epochs * critic.both
         return {"rollout": rollout, "logprobs": logprobs, "update": update, **scoring}
 
+    def less(self, work: Mapping[Phase, int], spared: Mapping[str, float]) -> dict[Phase, int]:
+        """Operations by phase less those of prompt tokens that passes did not repeat, which no attention was spared."""
+        if self.shape is None:
+            return {}
+        each = flops.layer_flops(self.shape, 1, 0)
+        costs = {"logprobs": each, "update": flops.trained_token_flops(self.shape)}
+        return {phase: done - int(spared.get(phase, 0)) * costs.get(phase, 0) for phase, done in work.items()}
+
     def _passes(self, kept: Sequence[Rollout], config: RunConfig, head: int | None) -> "Operations":
         assert self.shape is not None
         prompts, completions = lengths(kept)

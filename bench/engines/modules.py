@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from bench.batch import Padded
+from bench.engines.shared_prompts import states_of
 from bench.models.load import autocast, output_layer
 
 
@@ -28,8 +29,7 @@ class Critic(nn.Module):
 
     def forward(self, padded: Padded) -> Tensor:
         """(b, t) the value of the state that each generated token was drawn from."""
-        hidden = self.backbone(input_ids=padded.tokens, use_cache=False).last_hidden_state
-        return padded.unflatten(at_least_float32(self.head(padded.states(hidden))[:, 0]))
+        return padded.unflatten(at_least_float32(self.head(states_of(self.backbone, padded))[:, 0]))
 
 
 class Scorer(nn.Module):
@@ -55,8 +55,7 @@ def token_logprobs(model: PreTrainedModel, padded: Padded, temperature: float) -
     Returns:
         (n,) and (n, V), row by row.
     """
-    hidden = model.base_model(input_ids=padded.tokens, use_cache=False).last_hidden_state
-    logits = at_least_float32(output_layer(model)(padded.states(hidden)))
+    logits = at_least_float32(output_layer(model)(states_of(model.base_model, padded)))
     if temperature != 1:
         logits = logits / temperature
     return logits.gather(-1, padded.targets[:, None])[:, 0] - logits.logsumexp(-1), logits
@@ -67,8 +66,7 @@ def plain_logprobs(model: PreTrainedModel, dtype: str | None) -> Callable[[Padde
 
     @torch.no_grad()
     def run(padded: Padded) -> Tensor:
-        tokens, prompts, lengths = (x.to(model.device) for x in (padded.tokens, padded.prompt_lengths, padded.lengths))
-        placed = Padded(tokens=tokens, prompt_lengths=prompts, lengths=lengths)
+        placed = padded.to(model.device)
         with autocast(model.device, dtype):
             return placed.unflatten(token_logprobs(model, placed, 1.0)[0])
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Generator, Iterable
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import cast
 
 import torch
@@ -13,11 +14,18 @@ from bench.batch import Padded
 from bench.engines.modules import Critic, entropy, token_logprobs
 from bench.engines.recompute import checkpoint_activations
 from bench.engines.reference import reference_of, tensors_of
+from bench.engines.shared_prompts import pays, shares_prompts, tokens_passed
+from bench.ground.words import Phase
 from bench.meter import Clock, storages
 from bench.models.load import autocast
 from bench.trainer import Role, TrainSetup
 
 ENTROPY_ROWS = 4096  # tokens whose (rows, V) distributions exist at once where only the number is wanted
+
+
+def nothing_spared() -> dict[Phase, int]:
+    """Prompt tokens that passes did not repeat: none yet, in the phases that could."""
+    return {"logprobs": 0, "update": 0}
 
 
 class Networks:
@@ -57,6 +65,8 @@ class Networks:
                 checkpoint_activations(cast("PreTrainedModel", backbone))
         self.clock = Clock(self.device)
         self._activations = 0
+        self.shares_prompts, self.not_shared = shares_prompts(policy, setup.engine)
+        self.spared = nothing_spared()
 
     def run_policy(self, padded: Padded) -> tuple[Tensor, Tensor]:
         """The policy's `token_logprobs`; an engine that wraps its modules runs them its own way."""
@@ -146,8 +156,14 @@ class Networks:
         self._activations = max(self._activations, sum(saved.values()))
 
     def _place(self, padded: Padded) -> Padded:
-        return Padded(
-            tokens=padded.tokens.to(self.device),
-            prompt_lengths=padded.prompt_lengths.to(self.device),
-            lengths=padded.lengths.to(self.device),
-        )
+        """On the device, packed where that is wanted and pays; what packing spares is counted."""
+        if padded.prompts is None or not (self.where.share_prompts == "always" or pays(padded)):
+            return replace(padded, prompts=None).to(self.device)
+        whole = int(padded.prompt_lengths.sum() + padded.lengths.sum())
+        self.spared["update" if torch.is_grad_enabled() else "logprobs"] += whole - tokens_passed(padded)
+        return padded.to(self.device)
+
+    def take_spared(self) -> dict[Phase, int]:
+        """Prompt tokens, by phase, that passes since the last call did not repeat."""
+        spared, self.spared = self.spared, nothing_spared()
+        return spared

@@ -22,7 +22,9 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from bench.ground.start import PASSIVE, how_threads_wait
 from bench.ground.words import GIB
+from bench.machine.config import DoctorConfig
 from bench.machine.versions import package_version
 
 MIN_MEMORY_GIB = 2.0  # an embedded model, its optimizer states and torch itself
@@ -32,20 +34,6 @@ HUB = "https://huggingface.co"
 
 Status = Literal["ok", "optional", "failed"]
 MARKS: dict[Status, str] = {"ok": "[green]ok[/]", "optional": "[yellow]absent[/]", "failed": "[red]missing[/]"}
-
-
-@dataclass(frozen=True, kw_only=True)
-class DoctorConfig:
-    """Look over this machine."""
-
-    out: Path = Path("results/runs")
-    """Folder whose disk is measured: where runs are written."""
-    json: bool = False
-    """Print one JSON object instead of the table."""
-    timeout_s: float = 3.0
-    """Longest wait for the hub and for the sandbox."""
-    quiet: bool = False
-    """Print only what is missing."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,6 +63,7 @@ def doctor(config: DoctorConfig) -> int:
 def examine_machine(config: DoctorConfig) -> Iterator[Check]:
     yield _python()
     yield from _devices()
+    yield _threads()
     yield from _memory()
     yield _disk(config.out)
     yield from _packages(_requirements())
@@ -109,6 +98,20 @@ def _devices() -> Iterator[Check]:
         free, total = torch.cuda.mem_get_info(index)
         found = f"{torch.cuda.get_device_name(index)}, {free / GIB:.1f} of {total / GIB:.1f} GiB free"
         yield Check(area="device", name=f"gpu {index}", status="ok", found=found)
+
+
+def _threads() -> Check:
+    """How threads wait for each other: ones that spin take their neighbours' time, and theirs takes ours."""
+    said = ", ".join(f"{name}={value}" for name, value in how_threads_wait().items())
+    number = os.environ.get("OMP_NUM_THREADS", "one a core")
+    passive = os.environ.get("OMP_WAIT_POLICY", "").upper() == PASSIVE["OMP_WAIT_POLICY"]
+    return Check(
+        area="device",
+        name="threads",
+        status="ok" if passive else "optional",
+        found=f"OMP_NUM_THREADS: {number}; waiting ones {'sleep' if passive else 'may spin'} ({said})",
+        needs=None if passive else f"for a machine with other work: unset {', '.join(how_threads_wait())}",
+    )
 
 
 def _memory() -> Iterator[Check]:

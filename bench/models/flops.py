@@ -19,6 +19,9 @@ usual model-FLOPs utilisation do (arXiv:2204.02311, appendix B). Padding, norms,
 optimizer are not counted. Checkpointing each decoder layer adds its forward pass again, less the MLP's last projection,
 whose output nothing saved (torch stops the recomputation before it).
 
+Where completions share a packed prompt (docs/engines.md) the tokens that are not repeated are not counted; their
+attention is, since the gathered rows attend as plain ones do.
+
 With adapters of A elements (`ModelShape.adapters`) W grows by A, which is trained; the matrices beside them are frozen,
 the vocabulary head too, and need the gradient of their input only. That of the first layer's input, which nothing
 needs, is counted all the same, as are the adapters in a reference that is the policy with its adapters off.
@@ -39,6 +42,7 @@ __all__ = [
     "layer_flops",
     "prefill_flops",
     "recompute_flops",
+    "trained_token_flops",
 ]
 
 Lengths = Sequence[int] | NDArray[np.int64]  # (N,) token counts
@@ -83,6 +87,12 @@ def backward_flops(shape: ModelShape, prompts: Lengths, completions: Lengths, *,
     p, n = _pair(prompts, completions)
     frozen_head = shape.hidden * shape.vocab * _total(n) if head is None else 0
     return both - 2 * (shape.active_weights * _total(p + n) + frozen_head)
+
+
+def trained_token_flops(shape: ModelShape) -> int:
+    """One token through the layers and back, its attention apart."""
+    frozen = 2 * shape.active_weights if shape.adapters else 0
+    return 3 * layer_flops(shape, 1, 0) - frozen
 
 
 def recompute_flops(shape: ModelShape, prompts: Lengths, completions: Lengths) -> int:

@@ -7,9 +7,6 @@ records -> run_figures -> comparison -> curves, results, costs, efficiency, heal
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
-
-import tyro
 
 from bench.ground.registration import Registration, registration_of
 from bench.ground.runs import find_runs
@@ -17,6 +14,7 @@ from bench.report.activity import activity
 from bench.report.answer import answer
 from bench.report.claims import practical_comparison
 from bench.report.comparison import Comparison, comparisons_in
+from bench.report.config import ReportConfig
 from bench.report.costs import cost_table, memory_table
 from bench.report.efficiency import efficiency, equal_cost
 from bench.report.figures import Figure
@@ -29,24 +27,6 @@ from bench.report.records import Records, load
 from bench.report.results import results
 from bench.report.tables import Table
 from bench.report.verdicts import Judged, arm_differences, judge_all
-
-
-@dataclass(frozen=True, kw_only=True)
-class ReportConfig:
-    """Tables, figures and a page from recorded runs."""
-
-    paths: Annotated[tuple[Path, ...], tyro.conf.Positional] = (Path("results/runs"),)
-    """Run directories, or folders that hold some at any depth."""
-    out: Path = Path("results/report")
-    """Folder for the report, and its cache."""
-    title: str = "PPO against GRPO"
-    """Heading of the page."""
-    reference: str | None = None
-    """Arm against which the others are compared. None: every two arms."""
-    target: float | None = None
-    """Accuracy for cost-to-target. None: 90% of the way from the start to the lowest arm's end."""
-    quiet: bool = False
-    """Print the page's path only."""
 
 
 def report_command(config: ReportConfig) -> int:

@@ -2,14 +2,14 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, cast
 
 import torch
 
-from bench.config import EMBEDDED, EngineConfig, EvalConfig, RunConfig, Sampling
+from bench.config import EvalConfig, RunConfig, Sampling
 from bench.engines.build import rollout_engine
 from bench.engines.modules import plain_logprobs
 from bench.evaluate import describe, judge, problem_rows, summarise
@@ -25,46 +25,12 @@ from bench.models.text import check_tokenizer, encode_prompt
 from bench.proof import PROOF_PROBLEMS, long_prompts, prove_attention
 from bench.rollout import RolloutEngine
 from bench.session.console import Display
+from bench.session.eval_config import EvalCommand
 from bench.session.record import Recorder
 from bench.settings.flags import from_tree, overlay
 from bench.settings.plugins import find_task
 from bench.settings.resolve import is_embedded, model_defaults, with_source
 from tasks.core import DataError, Problem, Task
-
-
-@dataclass(frozen=True, kw_only=True)
-class EvalCommand:
-    """Evaluate a model on held-out problems, by the sampling that runs are evaluated with."""
-
-    model: str = EMBEDDED
-    """Model: a run directory (its last checkpoint), a folder, a Hugging Face id, `embedded` or `smollm2-135m`."""
-    task: tuple[str, ...] = ()
-    """Tasks; several measure transfer. None given: the run's own task, else gsm8k."""
-    split: Literal["validation", "test"] = "test"
-    """Held-out split that is evaluated."""
-    limit: int | None = None
-    """Number of problems of the split, the first ones. None: all."""
-    data: Path | None = None
-    """File or folder in the official format, for a single task."""
-    source: Literal["auto", "procedural", "path", "hub"] = "auto"
-    """Where problems come from, as in `run`."""
-    set: tuple[str, ...] = ()
-    """Settings of a single task, SETTING=VALUE, such as dataset=humaneval."""
-    max_new_tokens: int | None = None
-    """Generation budget of a completion. None: the run's own, else what a run of this model would have."""
-    num_samples: int = 4
-    """Sampled completions a problem; 0 evaluates greedily only."""
-    temperature: float = 1.0
-    """Temperature of the sampled completions."""
-    top_p: float = 1.0
-    """Nucleus of the sampled completions: the probability that it reaches."""
-    seed: int = EvalConfig.seed
-    """Seed of the sampled completions."""
-    engine: EngineConfig = field(default_factory=EngineConfig)
-    out: Path = Path("results/evals")
-    """Folder in which the evaluation's own folder is made."""
-    quiet: bool = False
-    """Print the closing line only."""
 
 
 @dataclass(frozen=True, kw_only=True)

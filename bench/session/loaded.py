@@ -105,6 +105,8 @@ class Loaded:
         if config.lora.rank:
             trained = sum(p.numel() for p in adapter_parameters(self.model))
             say(f"         LoRA of rank {config.lora.rank}: {trained / 1e6:.2f}M parameters trained beside them")
+        if self.trainer.not_shared:
+            say(f"         each completion passes with a prompt of its own: {self.trainer.not_shared}")
         say(f"hardware preset {config.preset}")
         for split, problems in self.data.items():
             facts = self._provenance_of(split)

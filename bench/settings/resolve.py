@@ -7,8 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, cast
 
-import torch
-
 from bench.config import ASSETS, EMBEDDED, SOURCES, RewardModelConfig, RunConfig
 from bench.ground.defaults import OTHERS, OURS, ModelDefaults
 from bench.ground.errors import UserError
@@ -85,7 +83,11 @@ def hardware_of(config: RunConfig, processes: int) -> Preset:
 
 def on_cpu(config: RunConfig) -> bool:
     """Whether the models run without a GPU."""
-    return config.engine.device == "cpu" or not torch.cuda.is_available()
+    if config.engine.device == "cpu":
+        return True
+    import torch  # here, since what only prints settings' names need not load it
+
+    return not torch.cuda.is_available()
 
 
 def with_source(config: RunConfig, *, ours: bool) -> Task:

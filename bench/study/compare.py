@@ -1,12 +1,9 @@
 """`bench compare`: plans a study, shows the plan, runs it, and reports."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Literal
-
-import tyro
 
 from bench.ground.errors import UserError
 from bench.ground.lock import lock_folder
@@ -14,6 +11,7 @@ from bench.ground.tree import merge
 from bench.report.command import Wanted, report
 from bench.report.tables import Row, Table, text
 from bench.study.announce import describe_study, time_needed
+from bench.study.config import CompareConfig
 from bench.study.equal import at_equal_cost, check_unit
 from bench.study.file import parse_arm, parse_settings, parse_value, read_study
 from bench.study.launch import STUDY_WRITER, Launcher, Outcome, split_ended
@@ -22,52 +20,6 @@ from bench.study.schedule import Planned, Study, schedule
 from bench.study.sensitivity import tables
 from bench.study.transfer import measure_transfer, transfer_table
 from bench.study.tune import trials, tune, tuned_schedule
-
-
-@dataclass(frozen=True, kw_only=True)
-class CompareConfig:
-    """Run a study and report on it. What is given here goes over the study's file."""
-
-    study: str = "default"
-    """A study file, or the name of a ready one."""
-    algos: tuple[str, ...] = ()
-    """Algorithms to compare, each with its defaults."""
-    arms: tuple[str, ...] = ()
-    """Arms to compare: ALGO or NAME=ALGO[@RECIPE][,SETTING=VALUE...]."""
-    task: Annotated[tuple[str, ...], tyro.conf.arg(aliases=["--tasks"])] = ()
-    """Tasks, each a comparison of its own."""
-    model: Annotated[tuple[str, ...], tyro.conf.arg(aliases=["--models"])] = ()
-    """Models, each a comparison of its own."""
-    preset: Annotated[tuple[str, ...], tyro.conf.arg(aliases=["--presets"])] = ()
-    """Hardware presets, each a comparison of its own."""
-    data: Path | None = None
-    """Data in the official format, as for `run`."""
-    seeds: int | None = None
-    """Runs of each arm in each place."""
-    budget: str | None = None
-    """What each run may use, as for `run`; equal for all arms."""
-    set: tuple[str, ...] = ()
-    """Settings of every run, SETTING=VALUE, such as eval.every=4."""
-    reference: str | None = None
-    """Arm that the others are compared with. None: every two arms."""
-    tune: int | None = None
-    """Points of each arm's space to try before the study, on validation. None: what the study's file says."""
-    tune_seeds: int | None = None
-    """Runs at each point that --tune tries. None: what the study's file says."""
-    space: tuple[str, ...] = ()
-    """Space of every arm for --tune: SETTING=V1,V2,..."""
-    equal: Literal["flops", "tokens", "seconds", "samples", "updates"] | None = None
-    """Unit of cost in which all runs get the same: as much as a pilot run of the first arm uses under the budget."""
-    jobs: int = 1
-    """Runs at once; they share the processor's cores."""
-    out: Path = Path("results/studies")
-    """Folder in which the study's own folder is made."""
-    name: str | None = None
-    """Name of the study and its folder. None: that of the file."""
-    dry_run: bool = False
-    """Show the plan and stop."""
-    quiet: bool = False
-    """Print the closing table only."""
 
 
 def compare(config: CompareConfig) -> int:

@@ -12,13 +12,13 @@ import pytest
 from algorithms import ALGORITHMS
 from bench import cli
 from bench.config import RunConfig
-from bench.gate.check import CheckConfig
-from bench.machine.doctor import DoctorConfig
+from bench.gate.config import CheckConfig
+from bench.machine.config import DoctorConfig
 from bench.pipeline.cold_start import ColdStart
 from bench.planner.config import PlanConfig
-from bench.report.command import ReportConfig
-from bench.session.eval import EvalCommand
-from bench.study.compare import CompareConfig
+from bench.report.config import ReportConfig
+from bench.session.eval_config import EvalCommand
+from bench.study.config import CompareConfig
 from docs.generate_algorithms import field_docs
 from tasks import TASKS
 

@@ -13,7 +13,8 @@ import tyro
 import yaml
 
 from bench.cli import main
-from bench.gate.check import CheckConfig, refuse
+from bench.gate.check import refuse
+from bench.gate.config import CheckConfig
 from bench.gate.outputs import findings_in_markdown, findings_on_terminal, junit, write_findings
 from bench.gate.trees import base_tree
 from bench.gate.verdict import EXIT_CODES, Finding, overall

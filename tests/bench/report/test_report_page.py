@@ -9,7 +9,8 @@ import pandas as pd
 import pytest
 
 from bench.ground.errors import UserError
-from bench.report.command import ReportConfig, Wanted, report, report_command
+from bench.report.command import Wanted, report, report_command
+from bench.report.config import ReportConfig
 from tests.bench.factory import make_run
 
 BROWSER = next(

@@ -1,0 +1,53 @@
+"""Flags of `bench compare`, apart from what it needs to run: --help loads no more."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Literal
+
+import tyro
+
+
+@dataclass(frozen=True, kw_only=True)
+class CompareConfig:
+    """Run a study and report on it. What is given here goes over the study's file."""
+
+    study: str = "default"
+    """A study file, or the name of a ready one."""
+    algos: tuple[str, ...] = ()
+    """Algorithms to compare, each with its defaults."""
+    arms: tuple[str, ...] = ()
+    """Arms to compare: ALGO or NAME=ALGO[@RECIPE][,SETTING=VALUE...]."""
+    task: Annotated[tuple[str, ...], tyro.conf.arg(aliases=["--tasks"])] = ()
+    """Tasks, each a comparison of its own."""
+    model: Annotated[tuple[str, ...], tyro.conf.arg(aliases=["--models"])] = ()
+    """Models, each a comparison of its own."""
+    preset: Annotated[tuple[str, ...], tyro.conf.arg(aliases=["--presets"])] = ()
+    """Hardware presets, each a comparison of its own."""
+    data: Path | None = None
+    """Data in the official format, as for `run`."""
+    seeds: int | None = None
+    """Runs of each arm in each place."""
+    budget: str | None = None
+    """What each run may use, as for `run`; equal for all arms."""
+    set: tuple[str, ...] = ()
+    """Settings of every run, SETTING=VALUE, such as eval.every=4."""
+    reference: str | None = None
+    """Arm that the others are compared with. None: every two arms."""
+    tune: int | None = None
+    """Points of each arm's space to try before the study, on validation. None: what the study's file says."""
+    tune_seeds: int | None = None
+    """Runs at each point that --tune tries. None: what the study's file says."""
+    space: tuple[str, ...] = ()
+    """Space of every arm for --tune: SETTING=V1,V2,..."""
+    equal: Literal["flops", "tokens", "seconds", "samples", "updates"] | None = None
+    """Unit of cost in which all runs get the same: as much as a pilot run of the first arm uses under the budget."""
+    jobs: int = 1
+    """Runs at once; they share the processor's cores."""
+    out: Path = Path("results/studies")
+    """Folder in which the study's own folder is made."""
+    name: str | None = None
+    """Name of the study and its folder. None: that of the file."""
+    dry_run: bool = False
+    """Show the plan and stop."""
+    quiet: bool = False
+    """Print the closing table only."""
