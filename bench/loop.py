@@ -11,7 +11,7 @@ from bench.config import RunConfig
 from bench.ground.budget import Budget
 from bench.ground.words import COUNTERS, FLOPS, STEP_PHASES
 from bench.meter import Meter, Phase
-from bench.metrics import advantage_metrics, batch_metrics, critic_metrics, rollout_metrics
+from bench.metrics import advantage_metrics, batch_metrics, behaviour_metrics, critic_metrics, rollout_metrics
 from bench.ranks import ALONE, Ranks
 from bench.rates import schedule
 from bench.reward import RewardEngine, rewarded
@@ -122,6 +122,7 @@ def one_step(parts: Parts, state: State, progress: float) -> Step:
     row = {"step": state.step} | rollout_metrics(rollouts, algorithm.group_size) | batch_metrics(batch, kept)
     row["reward/shaped_frac"] = float((scores.rewards != plain.rewards).float().mean())
     row["data/discarded_signal_frac"] = (gathered.num_kept - len(kept)) / len(rollouts)
+    row |= behaviour_metrics(config.task, rollouts)
     row |= advantage_metrics(batch, targets) | critic_metrics(batch, targets) | updated
     work = parts.work.step(
         rollouts, kept, algorithm, config, scoring_work(parts.reward, parts.ranks), policy_updated=num_updates > 0

@@ -11,6 +11,8 @@ from algorithms import ops
 from algorithms.core import Batch, Targets, required
 from bench.batch import scored
 from bench.rollout import Rollout
+from tasks.behaviours import BEHAVIOURS, Exact, observed
+from tasks.core import Task
 
 Row = dict[str, Any]
 UNREAD = ("no-answer", "unparseable")  # errors of a completion in which no answer could be read
@@ -61,6 +63,22 @@ def reward_parts(rollouts: Sequence[Rollout]) -> Row:
         "reward/model_mean": mean_of(scores),
         "reward/model_std": float(torch.tensor(scores).std()) if len(scores) > 1 else None,
     }
+
+
+def behaviour_metrics(task: Task, rollouts: Sequence[Rollout]) -> Row:
+    """Signs of reasoning in right and in wrong completions, by completion and by 100 tokens: length adds to counts."""
+    row: Row = {"behaviour/exact": float(isinstance(task, Exact))}
+    for verdict, name in ((True, "right"), (False, "wrong")):
+        group = [r for r in rollouts if r.score.correct is verdict]
+        if not group:
+            continue
+        counts = [observed(task, r.problem, r.completion.text) for r in group]
+        tokens = sum(len(r.completion.token_ids) for r in group)
+        for behaviour in BEHAVIOURS:
+            total = sum(count[behaviour] for count in counts)
+            row[f"behaviour/{name}/{behaviour}"] = total / len(group)
+            row[f"behaviour/{name}_per_100_tokens/{behaviour}"] = 100 * total / tokens
+    return row
 
 
 def batch_metrics(batch: Batch, kept: Sequence[Rollout]) -> Row:

@@ -46,6 +46,11 @@ METRICS = _table(
     verifier/timeout_frac | share | completion | The verdict took longer than its limit and counts as wrong.
     verifier/error_frac | share | completion | No verdict by rule, for any reason (unread and timed out included).
     verifier/rule/* | share | completion | Verdicts reached by this rule of docs/verifier.md.
+    behaviour/exact | 0 or 1 | step | 1 where the task reads the behaviours below exactly, from equations (countdown); 0 where word lists do, which docs/pipeline.md gives with their precision and recall.
+    behaviour/right/* | count | completion | Signs of this behaviour in a right completion: verification, backtracking, subgoals, backward_chaining. Absent where none is right.
+    behaviour/right_per_100_tokens/* | count | token | The same over 100 generated tokens of right completions: length alone adds to the count.
+    behaviour/wrong/* | count | completion | The same in a wrong completion.
+    behaviour/wrong_per_100_tokens/* | count | token | The same over 100 generated tokens of wrong completions.
     rollout/mismatch_kl | nats | token | k3 estimate of KL(sampler, trainer before the update), over the full vocabulary: arithmetic at equal weights, and staleness under --rollout-lag.
     rollout/mismatch_max | nats | step | Largest difference between the two log-probs of a token.
     rollout/prob_error_mean | probability | token | Token probability error: mean absolute difference between the two probabilities of a sampled token.
