@@ -108,12 +108,15 @@ def memory_row(held: Held, measured: Mapping[str, float], ranks: Ranks) -> dict[
     return row
 
 
-def scoring_work(engine: RewardEngine | None, ranks: Ranks) -> dict[Phase, int]:
-    """Operations of a step's scores by a learned reward, over all ranks; its one output is not counted."""
-    if engine is None or engine.shape is None:
+def scoring_work(engines: Sequence[RewardEngine], ranks: Ranks) -> dict[Phase, int]:
+    """Operations of a step's scores by learned rewards, over all ranks; their one output is not counted."""
+    shapes = [engine.shape for engine in engines if engine.shape is not None]
+    if not engines or len(shapes) < len(engines):
         return {}
-    mine = engine.take_lengths()
-    work = flops.layer_flops(engine.shape, sum(mine), sum(n * n for n in mine))
+    work = 0
+    for engine, shape in zip(engines, shapes, strict=True):
+        mine = engine.take_lengths()
+        work += flops.layer_flops(shape, sum(mine), sum(n * n for n in mine))
     return {"reward_model": int(ranks.sum({"work": work})["work"])}
 
 

@@ -29,7 +29,7 @@ from bench.pipeline.reward_model import (
     train_reward_model,
 )
 from bench.ranks import ALONE
-from bench.reward import Conversation, rewarded
+from bench.reward import Conversation, Route, rewarded
 from bench.rollout import generate, score
 from bench.work import scoring_work
 from tasks import TASKS
@@ -101,7 +101,7 @@ def test_rewards_by_hand(config: RewardModelConfig, rewards: list[float]) -> Non
     rules = [1.1, 0.0, 1.0]
     made = [rollout(f"p{i}", reward=r, correct=r > 0.5) for i, r in enumerate(rules)]
     scorer = Fixed([2.0, -1.0, 0.5])
-    mixed = rewarded(made, scorer, config)
+    mixed = rewarded(made, Route(scorer, config))
     assert [r.score.reward for r in mixed] == pytest.approx(rewards)
     assert [r.score.correct for r in mixed] == [True, False, True]  # the task's verdict stands
     assert scorer.seen == [("q", "t")] * 3
@@ -152,9 +152,9 @@ def test_memory_and_work_are_counted(tmp_path: Path) -> None:
     scorer.score(TALKS)
     shape = ModelShape.from_config(scorer.model.config)
     lengths = [len(scorer.encode(talk)) for talk in TALKS]
-    assert scoring_work(scorer, ALONE) == {"reward_model": flops.forward_flops(shape, lengths, [0] * 3, head=1)}
-    assert scoring_work(scorer, ALONE) == {"reward_model": 0}
-    assert scoring_work(None, ALONE) == {}
+    assert scoring_work([scorer], ALONE) == {"reward_model": flops.forward_flops(shape, lengths, [0] * 3, head=1)}
+    assert scoring_work([scorer], ALONE) == {"reward_model": 0}
+    assert scoring_work([], ALONE) == {}
     parameters = sum(p.numel() for p in scorer.model.parameters())
     assert scorer.memory() == 4 * parameters + shape.rotary_bytes
 

@@ -1,0 +1,266 @@
+"""The stages of the R1 pipeline, each a folder that is named by all that it depends on.
+
+    supervised   examples and a model         -> model     records as a run's, resumed from its checkpoint
+    reinforced   a task, rewards and a model  -> model     a run of `python -m bench run`, resumed as one
+    rejection    a task and a model           -> examples  resumed after the last problems asked
+    judged       preference pairs and a model -> two learned rewards
+
+A stage that stands is never made again: arms of an ablation share what they have in common, and a pipeline that was
+stopped goes on where it was.
+"""
+
+import json
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from bench.config import EngineConfig, Sampling
+from bench.ground.errors import UserError
+from bench.ground.files import read_json, read_rows, write_json
+from bench.ground.tree import Tree, fingerprint, plain
+from bench.models.load import latest_checkpoint
+from bench.pipeline import judges as learned
+from bench.pipeline.examples import Example, split, write_data
+from bench.pipeline.judges import Judged
+from bench.pipeline.measure import Exam, measure, sampler
+from bench.pipeline.methods import Imitation
+from bench.pipeline.rejection import Ask, Rejection, in_words, kept, sampled
+from bench.pipeline.reward_model import RewardTraining
+from bench.pipeline.supervised import Fit, Trainee, encoded, fit
+from bench.session.console import Interrupt
+from bench.session.record import Recorder
+from bench.session.run import resume, start
+from bench.settings.flags import from_tree
+from tasks import preferences
+from tasks.core import Task
+
+
+class StageError(Exception):
+    """A stage came to nothing; nothing that stood before it was touched. Exit code 1."""
+
+
+class StoppedError(Exception):
+    """The user asked for an end; the same command goes on."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Made:
+    """A stage that stands."""
+
+    number: int
+    name: str
+    key: str
+    folder: Path
+    model: str = ""  # where the weights are; empty for a stage that makes none
+
+
+@dataclass(kw_only=True)
+class Workshop:
+    """Where stages are made: a folder, which of them may be made now, and who is told."""
+
+    out: Path
+    seed: int
+    allowed: frozenset[int]
+    say: Callable[[str], None]
+    again: str  # the command that makes what is missing
+    exam: Exam | None = None
+    reports: list[Made] = field(default_factory=list[Made])
+
+    def stage(self, number: int, name: str, depends: Tree, make: Callable[[Path], Tree]) -> Made:
+        """The stage's folder, made now unless it stands.
+
+        Args:
+            number: of the stage.
+            name: what is made.
+            depends: all that it depends on, keys of earlier stages included.
+            make: fills a folder, and may be called again on one that it has filled in part; returns what to record.
+
+        Raises:
+            UserError: it is to be there already, and is not.
+            StageError, StoppedError: from `make`.
+        """
+        tree: Tree = {"stage": number, "name": name, "seed": self.seed, **plain(depends)}
+        key = fingerprint(tree)[:10]
+        folder = self.out / f"{number}-{name}-s{self.seed}-{key}"
+        record = folder / "stage.json"
+        if not record.exists():
+            if number not in self.allowed:
+                raise UserError(self._missing(number, name, tree))
+            self.say(f"stage {number} {name}, seed {self.seed}: {folder}")
+            folder.mkdir(parents=True, exist_ok=True)
+            facts = make(folder)
+            write_json(record, {**tree, "key": key, "facts": facts})
+        return Made(number=number, name=name, key=key, folder=folder, model=model_in(folder))
+
+    def _missing(self, number: int, name: str, tree: Tree) -> str:
+        """What is not there, and whether it is there of another model or of other settings."""
+        others = [read_json(path) for path in sorted(self.out.glob(f"{number}-{name}-s{self.seed}-*/stage.json"))]
+        found = f"stage {number} ({name}) of seed {self.seed} is not in {self.out}"
+        if others:
+            differing = sorted({k for other in others for k in tree if k != "start" and other.get(k) != tree[k]})
+            what = "another model" if not differing else f"other settings ({', '.join(differing)})"
+            found += f", only one of {what}"
+        return f"{found}; make it by: {self.again} --stages {number}"
+
+    def evaluated(self, made: Made) -> None:
+        """Evaluate the stage's model, unless that has been done by the same exam."""
+        self.reports.append(made)
+        if self.exam is None or (made.folder / "eval.json").exists():
+            return
+        figures = measure(made.model, self.exam)
+        write_json(made.folder / "eval.json", figures)
+        self.say(f"stage {made.number} {made.name}: {in_a_line(figures)}")
+
+
+def in_a_line(figures: Tree) -> str:
+    """The figures that one looks at first."""
+    shown = {
+        "accuracy": "accuracy",
+        "completed": "completed_accuracy",
+        "form": "format_frac",
+        "language": "language",
+        "harmful refused": "general/refused_harmful",
+        "helpful gold": "general/gold_helpful",
+    }
+    parts = [f"{label} {figures[name]:.1%}" for label, name in shown.items() if figures.get(name) is not None]
+    return ", ".join([*parts, f"{figures['length_mean']:.0f} tokens"])
+
+
+def model_in(folder: Path) -> str:
+    """The weights that a stage made; empty where it made none."""
+    if (folder / "model").is_dir():
+        return str(folder / "model")
+    runs = sorted((folder / "run").glob("*/config.json"))
+    return str(latest_checkpoint(runs[-1].parent) / "model") if runs else ""
+
+
+def supervised(folder: Path, location: str, examples: list[Example], settings: Fit, seed: int) -> Tree:
+    """Supervised training on examples from the model at `location`."""
+    train, held = split(examples)
+    write_data(examples, folder / "data", {"start": Path(location).name, "seed": seed})
+    trainee = Trainee(location, Imitation(), settings, EngineConfig(dtype="float32", train="torch", zero=0))
+    recorder = Recorder(folder)
+    with recorder.alone(), Interrupt() as interrupt:
+        ended = fit(
+            trainee,
+            encoded(location, list(map(tuple, train))),
+            encoded(location, list(map(tuple, held))),
+            recorder,
+            seed,
+            lambda: interrupt.asked,
+        )
+        recorder.close({"status": "finished" if ended else "interrupted"})
+    if ended is None:
+        raise StoppedError
+    rows = recorder.rows("evals")
+    best = min(rows, key=lambda row: row["loss"])
+    return {
+        "num_train": len(train),
+        "num_validation": len(held),
+        "num_updates": len(recorder.rows("steps")),
+        "validation_loss": {"first": rows[0]["loss"], "best": best["loss"], "at_update": best["step"]},
+        "stopped_early": len(recorder.rows("steps")) < settings.num_updates,
+    }
+
+
+def reinforced(folder: Path, tree: Tree) -> Tree:
+    """A run of reinforcement learning, begun, or gone on with where there is one."""
+    runs = sorted((folder / "run").glob("*/config.json"))
+    if not runs:
+        code = start(from_tree({**tree, "out": folder / "run"}, "pipeline"))
+    elif ended(runs[-1].parent) == "finished":
+        code = 0
+    else:
+        code = resume(runs[-1].parent, quiet=True)
+    (run,) = (path.parent for path in (folder / "run").glob("*/config.json"))
+    if code == 130:
+        raise StoppedError
+    if code:
+        raise StageError(f"{run} ended as '{ended(run)}'")
+    steps = read_rows(run / "steps.jsonl")
+    last = steps[-1]
+    return {
+        "run": run.name,
+        "steps": len(steps),
+        "samples_generated": last["data/samples_generated"],
+        "updates": last["data/updates"],
+        "reference_renewed": sum(row.get("actor/reference_renewed", 0.0) for row in steps),
+        "memory_gib": {k: v for k, v in last.items() if k.startswith("memory/") and k.endswith("_gib")},
+        "seconds": last["cost/device_s"],
+    }
+
+
+def ended(run: Path) -> str | None:
+    """How a run ended; None where it has not."""
+    summary = run / "summary.json"
+    return str(read_json(summary).get("status")) if summary.exists() else None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sampled:
+    """What a rejection stage asks, and of whom."""
+
+    location: str
+    task: Task
+    sampling: Sampling
+    seed: int
+
+
+def rejection(folder: Path, wanted: Sampled, settings: Rejection) -> Tree:
+    """Several completions a problem, of which the right and readable ones become `kept.jsonl`.
+
+    Raises:
+        StageError: none survives; the pass rates are in the message.
+    """
+    problems = wanted.task.problems("train")[: settings.num_problems]
+    ask = Ask(
+        engine=sampler(wanted.location, problems, wanted.sampling.generation_budget),
+        task=wanted.task,
+        problems=problems,
+        sampling=wanted.sampling,
+        seed=wanted.seed,
+        file=folder / "samples.jsonl",
+    )
+    with Interrupt() as interrupt:
+        if not sampled(ask, settings, lambda: interrupt.asked):
+            raise StoppedError
+    found = kept(read_rows(folder / "samples.jsonl"), settings)
+    if not found.kept:
+        raise StageError(f"no sample survives. {in_words(found.facts)}")
+    write_data(found.kept, folder / "data", {**found.facts, "sampled_from": Path(wanted.location).parent.name})
+    return {**found.facts, "in_words": in_words(found.facts)}
+
+
+def kept_examples(made: Made) -> list[Example]:
+    """The examples that a rejection stage wrote."""
+    return [Example(**row) for row in map(json.loads, (made.folder / "data" / "data.jsonl").read_text().splitlines())]
+
+
+def judged(folder: Path, location: str, source: Path | None, settings: RewardTraining) -> Tree:
+    """Both learned rewards, from the preference pairs."""
+    pairs, held = (learned.pairs_of_task(source, part) for part in ("train", "validation"))
+    whole, whole_held = ([row for pair in part for row in preferences.labelled(pair)] for part in (pairs, held))
+    for name in ("helpful", "harmful"):
+        shutil.rmtree(folder / name, ignore_errors=True)
+    helpful = learned.helpfulness(location, pairs, held, folder / "helpful", settings)
+    harmful = learned.safety(location, whole, whole_held, folder / "harmful", settings)
+    return {
+        name: {"mean": made.mean, "std": made.std, **made.facts}
+        for name, made in (("helpful", helpful), ("harmful", harmful))
+    }
+
+
+def judges_in(made: Made) -> dict[str, Judged]:
+    """The learned rewards of a stage, by the kind of prompt that each is for."""
+    facts = read_json(made.folder / "stage.json")["facts"]
+    return {
+        kind: Judged(path=made.folder / kind, mean=facts[kind]["mean"], std=facts[kind]["std"], facts=facts[kind])
+        for kind in ("helpful", "harmful")
+    }
+
+
+def tree_of(**settings: Any) -> Tree:  # noqa: ANN401 - any setting of a run
+    """Settings of a run that a stage makes: what it does not give is a run's default."""
+    return {"quiet": True, "completions_per_step": 4, "eval": {"limit": 0, "num_samples": 0}, **settings}
