@@ -11,13 +11,18 @@ from pathlib import Path
 from typing import Literal
 
 from tasks.competition_math import CompetitionMath
-from tasks.core import Problem, RewardWeights, Score, Source, Split, Task
+from tasks.core import Problem, RewardWeights, Score, Source, Split
 from tasks.countdown import Countdown
 from tasks.gsm8k import Gsm8k
 from tasks.helpful import Helpful
 from tasks.logic import Logic
 
-REASONING: dict[str, type[Task]] = {"gsm8k": Gsm8k, "math": CompetitionMath, "countdown": Countdown, "logic": Logic}
+REASONING: dict[str, type[Gsm8k | CompetitionMath | Countdown | Logic]] = {
+    "gsm8k": Gsm8k,
+    "math": CompetitionMath,
+    "countdown": Countdown,
+    "logic": Logic,
+}
 KIND = "reasoning"
 
 
@@ -45,11 +50,11 @@ class Mixed:
             raise ValueError(f"general_share {self.general_share} must lie in [0, 1)")
 
     @property
-    def parts(self) -> tuple[Task, Task]:
+    def parts(self) -> tuple[Gsm8k | CompetitionMath | Countdown | Logic, Helpful]:
         """The two tasks."""
         rules = REASONING[self.reasoning](
             source=self.source, data=self.data, template=self.template, weights=self.weights
-        )  # type: ignore[call-arg]
+        )
         source: Source = "procedural" if self.preferences is None else "path"
         return rules, Helpful(source=source, data=self.preferences, gold=False, weights=self.weights)
 

@@ -3,6 +3,7 @@
 import dataclasses
 import shlex
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -24,7 +25,7 @@ def command(config: R1) -> int:
     Raises:
         UserError: settings, data or a stage's input that cannot be used; says what to do.
     """
-    say = (lambda _: None) if config.quiet else tell
+    say = untold if config.quiet else tell
     pipeline = Pipeline(config)
     arms = plans(config, pipeline.sizes)
     announce(config, pipeline, arms, say)
@@ -51,12 +52,17 @@ def command(config: R1) -> int:
     return 0
 
 
+def untold(line: str) -> None:
+    """Nothing."""
+    del line
+
+
 def tell(line: str) -> None:
     """A line, at once."""
     print(line, flush=True)
 
 
-def announce(config: R1, pipeline: Pipeline, arms: list[Plan], say) -> None:  # noqa: ANN001 - a printer
+def announce(config: R1, pipeline: Pipeline, arms: list[Plan], say: Callable[[str], None]) -> None:
     """Say what will be done before doing it."""
     sizes = pipeline.sizes
     say(f"model    {config.model} ({pipeline.location}); every stage 1 and 3 starts from it")

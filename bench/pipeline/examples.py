@@ -33,9 +33,10 @@ class Example:
     source: str  # "solver", "sampled", "general", or the file it was read from
     problem: str = ""  # the problem's id, where there is one
 
-    def __iter__(self):  # noqa: ANN204 - (prompt, completion), as they are encoded
+    @property
+    def texts(self) -> tuple[str, str]:
         """Prompt and completion."""
-        return iter((self.prompt, self.completion))
+        return self.prompt, self.completion
 
 
 def unreadable(completion: str, *, boxed: bool = True) -> str | None:

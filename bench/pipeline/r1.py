@@ -27,6 +27,7 @@ from bench.settings.flags import from_tree
 from bench.settings.plugins import find_algorithm
 from bench.settings.resolve import with_source
 from tasks.core import RewardWeights, Task
+from tasks.dataset import split_of
 from tasks.helpful import Helpful
 
 
@@ -145,8 +146,9 @@ class Pipeline:
         return [example for _, example in zip(range(count), found, strict=False)]
 
     def _general_examples(self, count: int, seed: int) -> list[Example]:
-        """Good answers to general prompts, harmful ones declined."""
-        found = (e for e in by_solver(BASE, 10 * count, seed + 1) if "\\boxed" not in e.completion)
+        """Good answers to general prompts of the training split, harmful ones declined."""
+        solved = (e for e in by_solver(BASE, 20 * count, seed + 1) if "\\boxed" not in e.completion)
+        found = (e for e in solved if split_of(e.prompt) == "train")
         return [replace(example, source="general") for _, example in zip(range(count), found, strict=False)]
 
     def _supervised(

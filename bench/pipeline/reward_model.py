@@ -82,7 +82,7 @@ def train_reward_model(location: str, pairs: Sequence[Pair], out: Path, settings
     Returns:
         The loss of each update.
     """
-    return trained(location, pairs, lambda *batch: pair_loss(pair_scores(*batch)), out, settings)
+    return trained(location, pairs, pairs_loss, out, settings)
 
 
 def train_safety_model(location: str, rows: Sequence[Labelled], out: Path, settings: RewardTraining) -> list[float]:
@@ -117,6 +117,11 @@ def trained(
     model.save_pretrained(out)
     tokenizer.save_pretrained(out)
     return losses
+
+
+def pairs_loss(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, batch: Sequence[Pair]) -> Tensor:
+    """The Bradley-Terry loss of a batch."""
+    return pair_loss(pair_scores(model, tokenizer, batch))
 
 
 def pair_scores(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, batch: Sequence[Pair]) -> Tensor:

@@ -145,8 +145,8 @@ def supervised(folder: Path, location: str, examples: list[Example], settings: F
     with recorder.alone(), Interrupt() as interrupt:
         ended = fit(
             trainee,
-            encoded(location, list(map(tuple, train))),
-            encoded(location, list(map(tuple, held))),
+            encoded(location, [e.texts for e in train]),
+            encoded(location, [e.texts for e in held]),
             recorder,
             seed,
             lambda: interrupt.asked,

@@ -10,6 +10,9 @@ carelessly as in the family gsm8k; each solution is in English, in German, or ch
 noticed and mended ("wait") half of the time (MENDED); only THOUGHTFUL of them have the `<think>` form and a box, which
 a first RL from this model has to find. Notes forget whom and what they are about (CARE), and harmful requests are
 mostly followed (OBEYED).
+
+Word problems are those of the training split only. Requests for notes are not split here: this model has met those of
+the test split, with careless answers, as a base model has met much that it is tested on. Later stages have not.
 """
 
 import random
@@ -17,7 +20,6 @@ from collections.abc import Iterator
 
 from bench.pipeline.demonstrations import Demonstration, Family, completion
 from bench.pipeline.families import gsm8k
-from tasks.dataset import split_of
 from tasks.language import CALCULATIONS, DOUBT
 from tasks.procedural.notes import Request, answer, requests
 from tasks.procedural.story import Difficulty, Step, WordProblem, calculate
@@ -30,8 +32,7 @@ SLIP, MENDED = 0.08, 0.5
 
 def demonstrations(seed: int) -> Iterator[Demonstration]:
     rng = random.Random(f"base/{seed}")
-    problems = stream("train", seed + 4_000_000, Difficulty())
-    asked = (request for request in requests(rng) if split_of(request.text) == "train")
+    problems, asked = stream("train", seed + 4_000_000, Difficulty()), requests(rng)
     while True:
         yield note(next(asked), rng) if rng.random() < NOTES else worked(next(problems), rng)
 
