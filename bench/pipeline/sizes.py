@@ -17,7 +17,7 @@ class Sizes:
     """Examples of the cold start, where the solver makes them."""
     cold: Fit = field(default_factory=lambda: Fit(num_updates=12, validate_every=4))
     """Supervised training of stage 1."""
-    rl_lr: float = 2e-4
+    rl_lr: float = 8e-4
     """Peak learning rate of the policy in reinforcement learning."""
     critic_lr: float = 1e-3
     """The critic's, where the method has one."""
@@ -29,7 +29,7 @@ class Sizes:
     """Steps of stage 2 (and of stage 0, where it is run)."""
     second_steps: int = 6
     """Steps of stage 4 by rules alone."""
-    general_steps: int = 10
+    general_steps: int = 12
     """Steps of stage 4 with general prompts and preferences."""
     general_share: float = 0.5
     """Share of general prompts in these steps."""
