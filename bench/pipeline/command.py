@@ -1,15 +1,14 @@
 """`python -m bench pipeline r1`: arms over seeds, stage by stage, and their report."""
 
-import dataclasses
+import json
 import shlex
 import sys
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 from bench.ground.errors import UserError
 from bench.ground.files import read_json, write_json
-from bench.ground.tree import Tree, plain
+from bench.ground.tree import Tree, flatten, plain
 from bench.machine.provenance import provenance
 from bench.models.load import pick_device
 from bench.pipeline.plans import R1, Plan, numbers, plans
@@ -78,23 +77,13 @@ def announce(config: R1, pipeline: Pipeline, arms: list[Plan], say: Callable[[st
 
 def typed(config: R1) -> str:
     """The command with what was set otherwise than by default, `--stages` apart."""
+    set_, default = flatten(plain(config)), flatten(plain(R1()))
     words: list[str] = []
-    for item in dataclasses.fields(R1):
-        value = getattr(config, item.name)
-        if item.name in ("stages", "sizes", "quiet") or value == default_of(item):
-            continue
-        flag = f"--{item.name.replace('_', '-')}"
-        words += [flag] if value is True else [flag, str(value)]
-    for item in dataclasses.fields(config.sizes):
-        value = getattr(config.sizes, item.name)
-        if isinstance(value, int | float | str) and value != item.default:
-            words += [f"--sizes.{item.name.replace('_', '-')}", str(value)]
-    return shlex.join(["python", "-m", "bench", "pipeline", "r1", *words])
-
-
-def default_of(item: "dataclasses.Field[object]") -> object:
-    """A field's default."""
-    return item.default
+    for name, value in set_.items():
+        if value != default.get(name) and name not in ("stages", "quiet"):
+            flag = f"--{name.replace('_', '-')}"
+            words += [flag] if value == "true" else [flag, *(json.loads(value) if value[:1] == "[" else [value])]
+    return shlex.join(["python", "-m", "bench", "pipeline", "r1", *map(str, words)])
 
 
 def record(out: Path, arm: Plan, seed: int, made: list[Made]) -> None:
@@ -103,5 +92,5 @@ def record(out: Path, arm: Plan, seed: int, made: list[Made]) -> None:
     known: list[Tree] = read_json(path)["arms"] if path.exists() else []
     known = [row for row in known if (row["arm"], row["seed"]) != (arm.name, seed)]
     folders = [stage.folder.name for stage in made]
-    row: Tree = {"arm": arm.name, "seed": seed, "stages": folders, "sizes": plain(replace(arm.sizes))}
+    row: Tree = {"arm": arm.name, "seed": seed, "stages": folders, "sizes": plain(arm.sizes)}
     write_json(path, {"arms": [*known, row]})

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -15,10 +16,10 @@ from bench.pipeline.families import FAMILIES
 from tasks import sources
 from tasks.answers import answer_part, think_block
 from tasks.core import DataError
-from tasks.dataset import split_of
 from tasks.language import consistency
 from tasks.sources import text_field
 
+SENTENCE = re.compile(r"(?<=[.!?])\s+")
 REPEATS, GRAM = 3, 8  # so many equal runs of words or signs of this length are a loop
 CONSISTENT = 0.99  # share of words of one language below which a thought is mixed
 PARAGRAPH = 300  # words without a line's end
@@ -64,9 +65,10 @@ def unreadable(completion: str, *, boxed: bool = True) -> str | None:
 
 def loops(text: str) -> bool:
     """Whether a run of GRAM words or signs occurs more than REPEATS times, or one sentence follows itself."""
-    tokens = text.split()
+    plain = text.replace("<think>", " ").replace("</think>", " ")
+    tokens, sentences = plain.split(), [part for part in SENTENCE.split(plain.strip()) if part]
     grams = Counter(tuple(tokens[i : i + GRAM]) for i in range(len(tokens) - GRAM + 1))
-    return any(count > REPEATS for count in grams.values()) or any(a == b for a, b in pairwise(tokens) if "=" in a)
+    return any(count > REPEATS for count in grams.values()) or any(a == b for a, b in pairwise(sentences))
 
 
 def by_solver(family: str, count: int, seed: int) -> list[Example]:
@@ -111,16 +113,16 @@ def example(row: sources.Row, place: str) -> Example:
 
 
 def split(examples: Sequence[Example]) -> tuple[list[Example], list[Example]]:
-    """Training and validation examples, by a hash of the prompt, so that no prompt is in both.
+    """Training and validation examples: the prompts whose hash is among the lowest tenth are for validation.
 
     Raises:
-        UserError: too few to have both.
+        UserError: they are of one prompt, or none.
     """
-    held = [e for e in examples if split_of(e.prompt) == "validation"]
-    kept = [e for e in examples if split_of(e.prompt) != "validation"]
-    if not held or not kept:
-        raise UserError(f"{len(examples)} examples are too few to learn from and to validate on")
-    return kept, held
+    prompts = sorted({e.prompt for e in examples}, key=lambda prompt: hashlib.sha256(prompt.encode()).hexdigest())
+    if len(prompts) < 2:
+        raise UserError(f"{len(examples)} examples of {len(prompts)} prompts are too few to learn from and validate on")
+    held = set(prompts[: max(1, len(prompts) // 10)])
+    return [e for e in examples if e.prompt not in held], [e for e in examples if e.prompt in held]
 
 
 def write_data(examples: Sequence[Example], folder: Path, facts: dict[str, Any]) -> str:
