@@ -150,11 +150,6 @@ class FrozenAdapter(Reference):
         finally:
             self._put(trained)
 
-    def renew(self, policy: PreTrainedModel) -> None:
-        """Take the adapter as it is trained so far."""
-        for own, new in zip(self.frozen, adapter_parameters(policy), strict=True):
-            own.copy_(new.detach())
-
     def _put(self, weights: Sequence[Tensor]) -> None:
         for parameter, weight in zip(adapter_parameters(self.model), weights, strict=True):
             parameter.data = weight
