@@ -16,7 +16,7 @@ from bench.ranks import ALONE, Ranks
 from bench.rates import schedule
 from bench.reward import Route, routed
 from bench.rollout import ProblemStream, Rollout, RolloutEngine, count_occurrences, generate, score
-from bench.sync import Snapshot, agree, hand_over
+from bench.sync import Snapshot, agree, hand_over, renewal
 from bench.train import Learner, Update
 from bench.trainer import TrainEngine
 from bench.work import Held, Work, memory_row, scoring_work
@@ -117,40 +117,19 @@ def one_step(parts: Parts, state: State, progress: float) -> Step:
         targets = algorithm.targets(batch)
         update = Update(learner=learner, algorithm=algorithm, sequences=tokens, batch=batch, targets=targets)
         updated, num_updates = update.make(planned)
-        renewed = renew(parts, state.counters["data/updates"], num_updates)
+        renewed = renewal(parts.trainer, config.reference_updates, state.counters["data/updates"], num_updates)
     state.algorithm = algorithm.adapt({name.removeprefix("actor/"): value for name, value in updated.items()})
     state.step += 1
     row = {"step": state.step} | rollout_metrics(rollouts, algorithm.group_size) | batch_metrics(batch, kept)
     row["reward/shaped_frac"] = float((scores.rewards != plain.rewards).float().mean())
     row["data/discarded_signal_frac"] = (gathered.num_kept - len(kept)) / len(rollouts)
-    row["actor/reference_renewed"] = renewed
-    row |= behaviour_metrics(config.task, rollouts)
-    row |= advantage_metrics(batch, targets) | critic_metrics(batch, targets) | updated
+    row |= behaviour_metrics(config.task, rollouts) | advantage_metrics(batch, targets)
+    row |= critic_metrics(batch, targets) | renewed | updated
     work = parts.work.step(
-        rollouts,
-        kept,
-        algorithm,
-        config,
-        scoring_work([route.engine for route in parts.rewards], parts.ranks),
-        policy_updated=num_updates > 0,
+        rollouts, kept, algorithm, config, scoring_work(parts.rewards, parts.ranks), policy_updated=num_updates > 0
     )
     made = Made(algorithm=algorithm, rollouts=rollouts, kept=kept, num_updates=num_updates, work=work)
     return Step(row=row | account(parts, state, made, start), rollouts=rollouts)
-
-
-def renew(parts: Parts, before: float, made: int) -> float | None:
-    """Renew the reference where its time has come within this step's updates.
-
-    Returns:
-        1 or 0, whether it was; None where it never is.
-    """
-    every = parts.config.reference_updates
-    if not every:
-        return None
-    due = (before + made) // every > before // every
-    if due:
-        parts.trainer.renew_reference()
-    return float(due)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -65,3 +65,23 @@ def agree(trainer_logprobs: Tensor, rollout_logprobs: Tensor, mask: Tensor, conf
         EngineError: their mean absolute difference is above the tolerance.
     """
     proof.agree(trainer_logprobs, rollout_logprobs, mask, config.engine)
+
+
+def renewal(trainer: TrainEngine, every: int, before: float, made: int) -> dict[str, float]:
+    """Make the reference the policy where its time has come within a step's updates.
+
+    Args:
+        trainer: holds both.
+        every: policy updates between two renewals; 0 for never.
+        before: updates before the step.
+        made: in the step.
+
+    Returns:
+        `actor/reference_renewed`, 1 or 0; nothing where it never is.
+    """
+    if not every:
+        return {}
+    due = (before + made) // every > before // every
+    if due:
+        trainer.renew_reference()
+    return {"actor/reference_renewed": float(due)}

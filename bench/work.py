@@ -13,7 +13,7 @@ from bench.ground.words import GIB, Phase
 from bench.models import flops
 from bench.models.shape import ModelShape
 from bench.ranks import Ranks
-from bench.reward import RewardEngine
+from bench.reward import Route
 from bench.rollout import Rollout
 
 
@@ -108,14 +108,14 @@ def memory_row(held: Held, measured: Mapping[str, float], ranks: Ranks) -> dict[
     return row
 
 
-def scoring_work(engines: Sequence[RewardEngine], ranks: Ranks) -> dict[Phase, int]:
+def scoring_work(routes: Sequence[Route], ranks: Ranks) -> dict[Phase, int]:
     """Operations of a step's scores by learned rewards, over all ranks; their one output is not counted."""
-    shapes = [engine.shape for engine in engines if engine.shape is not None]
-    if not engines or len(shapes) < len(engines):
+    shapes = [route.engine.shape for route in routes if route.engine.shape is not None]
+    if not routes or len(shapes) < len(routes):
         return {}
     work = 0
-    for engine, shape in zip(engines, shapes, strict=True):
-        mine = engine.take_lengths()
+    for route, shape in zip(routes, shapes, strict=True):
+        mine = route.engine.take_lengths()
         work += flops.layer_flops(shape, sum(mine), sum(n * n for n in mine))
     return {"reward_model": int(ranks.sum({"work": work})["work"])}
 

@@ -31,7 +31,7 @@ class Reading:
     thought: str = ""  # what stands before the answer part; the whole text where nothing tells the two apart
 
 
-def read(completion: str, *, think_opened: bool = False, markers: bool = True) -> Reading:
+def read_answer(completion: str, *, think_opened: bool = False, markers: bool = True) -> Reading:
     """Find the final answer.
 
     Args:
@@ -90,10 +90,12 @@ def judge_number(gold: str, reading: Reading, weights: RewardWeights) -> Score:
     said = None if reading.text is None else numerals.number_in(reading.text)
     error = None if said is not None else ("no-answer" if reading.text is None else "unparseable")
     answer = reading.text if said is None else str(said)
-    return score(reading, weights, correct=said is not None and said == right, answer=answer, error=error)
+    return score_answer(reading, weights, correct=said is not None and said == right, answer=answer, error=error)
 
 
-def score(reading: Reading, weights: RewardWeights, *, correct: bool, answer: str | None, error: str | None) -> Score:
+def score_answer(
+    reading: Reading, weights: RewardWeights, *, correct: bool, answer: str | None, error: str | None
+) -> Score:
     """The verdict with its reward; a completion's format never depends on its answer being right."""
     language = consistency(reading.thought.replace(OPEN, " ").replace(CLOSE, " "))
     return Score(

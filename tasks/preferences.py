@@ -114,7 +114,7 @@ def _labels(row: Row) -> bool:
 
 
 def _rows(path: Path) -> Iterator[tuple[Row, str]]:
-    found = sources.load("path", name="preferences", split=path.stem, data=path, hub=("", None, ""))
+    found = sources.load_rows("path", name="preferences", split=path.stem, data=path, hub=("", None, ""))
     return zip(found.rows, found.places, strict=True)
 
 

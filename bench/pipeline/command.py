@@ -13,7 +13,7 @@ from bench.machine.provenance import provenance
 from bench.models.load import pick_device
 from bench.pipeline.plans import R1, Plan, numbers, plans
 from bench.pipeline.r1 import Pipeline
-from bench.pipeline.stages import Made, StageError, StoppedError, Workshop
+from bench.pipeline.workshop import Made, StageError, StoppedError, Workshop
 from bench.report.pipeline import write_report
 from tasks.core import DataError
 

@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from itertools import islice, pairwise
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -64,11 +64,13 @@ def unreadable(completion: str, *, boxed: bool = True) -> str | None:
 
 
 def loops(text: str) -> bool:
-    """Whether a run of GRAM words or signs occurs more than REPEATS times, or one sentence follows itself."""
+    """Whether a run of GRAM words or signs occurs more than REPEATS times, or a sentence follows itself twice."""
     plain = text.replace("<think>", " ").replace("</think>", " ")
     tokens, sentences = plain.split(), [part for part in SENTENCE.split(plain.strip()) if part]
     grams = Counter(tuple(tokens[i : i + GRAM]) for i in range(len(tokens) - GRAM + 1))
-    return any(count > REPEATS for count in grams.values()) or any(a == b for a, b in pairwise(sentences))
+    return any(count > REPEATS for count in grams.values()) or any(
+        a == b == c for a, b, c in zip(sentences, sentences[1:], sentences[2:], strict=False)
+    )
 
 
 def by_solver(family: str, count: int, seed: int) -> list[Example]:
@@ -89,7 +91,7 @@ def read(path: Path) -> list[Example]:
     Raises:
         DataError: a row that cannot be read, with its line.
     """
-    found = sources.load("path", name="examples", split="train", data=path, hub=("", None, ""))
+    found = sources.load_rows("path", name="examples", split="train", data=path, hub=("", None, ""))
     return [example(row, place) for row, place in zip(found.rows, found.places, strict=True)]
 
 

@@ -11,7 +11,7 @@ from bench.engines.build import rollout_engine
 from bench.engines.reward import ClassifierReward
 from bench.evaluate import Verdicts, judge, summarise
 from bench.metrics import behaviour_metrics, mean_of
-from bench.models.load import encode, load_model, load_tokenizer, pick_device
+from bench.models.load import encode_prompt, load_model, load_tokenizer, pick_device
 from bench.pipeline.judges import Judged
 from bench.rollout import Rollout, RolloutEngine
 from tasks.answers import answer_part
@@ -39,7 +39,7 @@ def sampler(location: str, problems: Sequence[Problem], max_new_tokens: int) -> 
     where = EngineConfig()
     model = cast("Any", load_model(location)).to(pick_device(where.device))
     tokenizer = load_tokenizer(location)
-    longest = max(len(encode(tokenizer, problem.prompt)) for problem in problems) + max_new_tokens
+    longest = max(len(encode_prompt(tokenizer, problem.prompt)) for problem in problems) + max_new_tokens
     return rollout_engine(where, model, tokenizer, location, longest=longest)
 
 

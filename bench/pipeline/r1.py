@@ -17,12 +17,12 @@ from typing import Any
 
 from bench.config import ASSETS, Sampling
 from bench.ground.tree import Tree, plain
-from bench.models.load import locate
+from bench.models.load import locate_model
 from bench.pipeline import stages
 from bench.pipeline.examples import Example, by_solver, read
 from bench.pipeline.measure import Exam
 from bench.pipeline.plans import BASE, NUMBERS, R1, Plan, sized
-from bench.pipeline.stages import Made, Workshop
+from bench.pipeline.workshop import Made, Workshop
 from bench.settings.flags import from_tree
 from bench.settings.plugins import find_algorithm
 from bench.settings.resolve import with_source
@@ -37,7 +37,7 @@ class Pipeline:
     def __init__(self, config: R1) -> None:
         self.config = config
         self.ours = config.model == BASE or Path(config.model).resolve().is_relative_to(ASSETS)
-        self.location = str(ASSETS / BASE) if config.model == BASE else locate(config.model, config.task)
+        self.location = str(ASSETS / BASE) if config.model == BASE else locate_model(config.model, config.task)
         self.sizes = sized(config, ours=self.ours)
         self.weights = RewardWeights(language=self.sizes.language_weight)
         self.task = self._task(config.task)

@@ -14,7 +14,7 @@ from algorithms.core import Algorithm, Batch
 from bench.batch import Sequences, pad_columns
 from bench.config import CriticConfig, EngineConfig, OptimizerConfig, RunConfig, Sampling
 from bench.engines.build import train_engine
-from bench.models.load import encode, latest_checkpoint, load_model, load_tokenizer, pick_device
+from bench.models.load import encode_prompt, latest_checkpoint, load_model, load_tokenizer, pick_device
 from bench.pipeline.methods import PairPreference, dpo_loss
 from bench.ranks import ALONE
 from bench.rollout import generator
@@ -59,7 +59,7 @@ def encoded(location: str, rows: Sequence[tuple[str, str]]) -> Sequences:
         rows: prompt and completion.
     """
     tokenizer = load_tokenizer(location)
-    prompts = [encode(tokenizer, prompt) for prompt, _ in rows]
+    prompts = [encode_prompt(tokenizer, prompt) for prompt, _ in rows]
     texts = [text + str(tokenizer.eos_token) for _, text in rows]
     answers = [cast("list[int]", tokenizer(text, add_special_tokens=False)["input_ids"]) for text in texts]
     return Sequences(
@@ -72,15 +72,15 @@ def encoded(location: str, rows: Sequence[tuple[str, str]]) -> Sequences:
 class Trainee:
     """A model that learns from given completions by the harness's update."""
 
-    def __init__(self, location: str, algorithm: Algorithm, settings: Fit, engine: EngineConfig) -> None:
+    def __init__(self, location: str, algorithm: Algorithm, settings: Fit, where: EngineConfig) -> None:
         self.algorithm, self.settings = algorithm, settings
-        model = cast("Any", load_model(location)).to(pick_device(engine.device))
+        model = cast("Any", load_model(location)).to(pick_device(where.device))
         config = RunConfig(
             algo=algorithm,
             task=cast("Any", None),  # nothing is asked and nothing judged
             sampling=Sampling(),
             optimizer=OptimizerConfig(lr=settings.lr),
-            engine=engine,
+            engine=where,
         )
         self.engine = train_engine(config, model, load_tokenizer(location), ALONE)
         self.learner = Learner(engine=self.engine, micro_batch_tokens=settings.micro_batch_tokens)
@@ -203,6 +203,11 @@ def fit(
         if stopped() and not ending:
             save(trainee, recorder, state)
             return None
+    return best_weights(recorder, state)
+
+
+def best_weights(recorder: Recorder, state: Progress) -> Path:
+    """The best weights as `model/`, in the place of the checkpoints."""
     assert state.best_update is not None
     model = recorder.path / "model"
     shutil.rmtree(model, ignore_errors=True)

@@ -1,11 +1,12 @@
 """Figures of the R1 pipeline: its stages, and the learned reward against the gold one."""
 
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
 from bench.report.figures import Figure, band, blank_canvas, legend
+from bench.report.pipeline_records import Arm
 
 PANELS = {
     "accuracy": ("accuracy", "accuracy, %", 100),
@@ -15,17 +16,7 @@ PANELS = {
 }
 
 
-class Stages(Protocol):
-    """What is drawn: the stages of an arm and their figures over seeds."""
-
-    @property
-    def seeds(self) -> dict[int, Any]: ...
-    @property
-    def labels(self) -> list[str]: ...
-    def values(self, label: str, name: str) -> list[float]: ...
-
-
-def stages_figure(arm: Stages) -> Figure | None:
+def stages_figure(arm: Arm) -> Figure | None:
     """Four figures by stage, each seed as a point, with mean and interval."""
     canvas, panels = blank_canvas(2, 2, 6.5)
     for axes, (name, label, scale) in zip(panels, PANELS.values(), strict=True):

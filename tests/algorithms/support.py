@@ -66,3 +66,10 @@ def plain(name: str, **settings: object) -> Algorithm:
     cls = ALGORITHMS[name]
     bare = {"kl_coef": 0.0, "positive_coef": 0.0} | settings
     return cls(**{key: value for key, value in bare.items() if key in {f.name for f in fields(cls)}})  # type: ignore[arg-type]
+
+
+def wider(batch: Batch, by: int) -> Batch:
+    """The same batch with more padding."""
+    more = torch.nn.functional.pad
+    columns = {f.name: getattr(batch, f.name) for f in fields(batch)}
+    return Batch(**{k: more(v, (0, by)) if isinstance(v, Tensor) and v.dim() == 2 else v for k, v in columns.items()})

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from bench.cli import main
-from tests.bench.session.test_run import SMALL, rows, run, weights
+from tests.bench.small_runs import SMALL, rows, run, weights
 
 
 def write(folder: Path, *, train: list[str] | None = None, test: list[str] | None = None) -> Path:

@@ -20,7 +20,7 @@ from bench.proof import TOLERANCE
 from bench.rollout import Completion, EngineError
 from bench.sync import Snapshot, agree, hand_over
 from tasks.core import Problem
-from tests.bench.session.test_run import SMALL, rows, run, weights
+from tests.bench.small_runs import SMALL, rows, run, weights
 from tests.bench.support import engine, tiny_llama
 
 

@@ -22,7 +22,7 @@ import torch
 
 from bench.cli import main
 from bench.models.load import latest_checkpoint
-from tests.bench.session.test_run import SMALL, TIMES, rows
+from tests.bench.small_runs import SMALL, TIMES, rows
 
 STREAMS = ("steps", "evals", "eval_problems", "completions")
 FLAGS = (*SMALL, "--budget", "steps=5", "--eval.every", "2", "--eval.validation-limit", "6")

@@ -7,9 +7,9 @@ import torch
 from torch import Tensor
 
 from algorithms import ALGORITHMS, ops
-from algorithms.core import Algorithm, Batch, required
+from algorithms.core import Algorithm, required
 from bench.gate.formulas import from_logits, reduced, wave
-from tests.algorithms.support import make_batch, moved, output, plain, policy_gradient, some_batch
+from tests.algorithms.support import make_batch, moved, output, plain, policy_gradient, some_batch, wider
 from tests.invariants.table import LISTED, PROPERTIES, holds
 
 EVERY = pytest.mark.parametrize("name", list(ALGORITHMS))
@@ -45,13 +45,6 @@ def test_truncated_rows_have_no_gradient_when_masked(name: str) -> None:
     _, gradient = policy_gradient(algorithm, batch, moved(batch))
     assert not gradient[truncated].any()
     assert gradient[~truncated].any()
-
-
-def wider(batch: Batch, by: int) -> Batch:
-    """The same batch with more padding."""
-    more = torch.nn.functional.pad
-    columns = {f.name: getattr(batch, f.name) for f in fields(batch)}
-    return Batch(**{k: more(v, (0, by)) if isinstance(v, Tensor) and v.dim() == 2 else v for k, v in columns.items()})
 
 
 @EVERY
@@ -157,7 +150,8 @@ def test_needs_is_all_that_is_read(name: str) -> None:
         columns = {c: None for c in ("ref_logprobs", "values") if c not in algorithm.needs}
         batch = some_batch(**columns)
         targets = algorithm.targets(batch)
-        algorithm.policy_loss(output(moved(batch)), batch, targets)
+        out = algorithm.policy_loss(output(moved(batch)), batch, targets)
+        assert torch.isfinite(out.loss).all()
 
 
 @EVERY

@@ -12,8 +12,7 @@ from algorithms.ppo import PPO
 from algorithms.reinforce_pp import ReinforcePP, ReinforcePPBaseline
 from algorithms.rloo import RLOO
 from algorithms.vapo import VAPO
-from tests.algorithms.support import make_batch, moved, output, policy_gradient, some_batch
-from tests.invariants.test_algorithms import wider
+from tests.algorithms.support import make_batch, moved, output, policy_gradient, some_batch, wider
 
 
 def same(a: Algorithm, b: Algorithm, batch_seed: int = 0) -> None:

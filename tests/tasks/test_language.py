@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tasks.answers import judge_number, read
+from tasks.answers import judge_number, read_answer
 from tasks.core import RewardWeights
 from tasks.language import CALCULATIONS, consistency
 
@@ -41,7 +41,7 @@ def test_any_text_has_a_share_or_none(text: str) -> None:
 def test_the_reward_adds_the_share_of_the_thought_alone() -> None:
     text = "<think>makes 1+1=2. macht 2+2=4.</think>\\boxed{4}"
     weights = RewardWeights(language=0.5)
-    assert judge_number("4", read(text), weights).reward == pytest.approx(1 + 0.1 + 0.5 * 0.5)
-    assert judge_number("4", read(text), RewardWeights()).reward == pytest.approx(1.1)
-    assert judge_number("4", read("<think>2+2=4</think>\\boxed{4}"), weights).reward == pytest.approx(1.1)
-    assert judge_number("4", read(text), weights).language == 0.5
+    assert judge_number("4", read_answer(text), weights).reward == pytest.approx(1 + 0.1 + 0.5 * 0.5)
+    assert judge_number("4", read_answer(text), RewardWeights()).reward == pytest.approx(1.1)
+    assert judge_number("4", read_answer("<think>2+2=4</think>\\boxed{4}"), weights).reward == pytest.approx(1.1)
+    assert judge_number("4", read_answer(text), weights).language == 0.5

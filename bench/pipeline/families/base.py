@@ -23,7 +23,7 @@ from bench.pipeline.families import gsm8k
 from tasks.language import CALCULATIONS, DOUBT
 from tasks.procedural.notes import Request, answer, requests
 from tasks.procedural.story import Difficulty, Step, WordProblem, calculate
-from tasks.procedural.word_problems import stream
+from tasks.procedural.word_problems import stream_of_problems
 
 NOTES, THOUGHTFUL, CARE, OBEYED = 0.2, 0.15, 0.55, 0.8
 GERMAN, MIXED = 0.25, 0.25
@@ -32,7 +32,7 @@ SLIP, MENDED = 0.08, 0.5
 
 def demonstrations(seed: int) -> Iterator[Demonstration]:
     rng = random.Random(f"base/{seed}")
-    problems, asked = stream("train", seed + 4_000_000, Difficulty()), requests(rng)
+    problems, asked = stream_of_problems("train", seed + 4_000_000, Difficulty()), requests(rng)
     while True:
         yield note(next(asked), rng) if rng.random() < NOTES else worked(next(problems), rng)
 

@@ -18,7 +18,7 @@ from safetensors.torch import load_file
 from bench.models.load import latest_checkpoint
 from bench.ranks import ALONE
 from tests.bench.engines.updates import CASES, HALF, METHODS, STEPS, torch_engine, updated, weights
-from tests.bench.session.test_run import rows
+from tests.bench.small_runs import rows
 from tests.bench.support import tiny_llama
 
 pytestmark = pytest.mark.skipif(

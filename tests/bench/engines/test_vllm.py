@@ -30,7 +30,7 @@ from bench.ground.errors import UserError
 from bench.models.load import load_model, load_tokenizer, named_weights
 from bench.rollout import Completion, EngineError, derive_seed
 from tasks import TASKS
-from tests.bench.session.test_run import SMALL, rows, run, weights
+from tests.bench.small_runs import SMALL, rows, run, weights
 from tests.bench.support import engine as trainer_of
 
 pytestmark = pytest.mark.skipif(

@@ -7,7 +7,7 @@ import pytest
 from bench.ground.metric_reference import METRICS, find
 from bench.report.costs import ROLES
 from docs.generate_metrics import page
-from tests.bench.session.test_run import run
+from tests.bench.small_runs import run
 
 
 @pytest.mark.parametrize("algo", ["grpo", "ppo", "dapo", "vapo", "gspo", "cispo"])

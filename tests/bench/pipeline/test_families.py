@@ -1,5 +1,6 @@
 """The teachers of the embedded models: what they get wrong, how often, and that the right completions are right."""
 
+import ast
 import random
 import re
 from itertools import islice
@@ -166,7 +167,8 @@ def test_careless_programs_are_programs() -> None:
     rng = random.Random(0)
     for function in functions("train")[:500]:
         text = programming.careless(function, rng)
-        compile(text.removeprefix("```python\n").removesuffix("\n```"), "program", "exec")
+        program = ast.parse(text.removeprefix("```python\n").removesuffix("\n```"))
+        assert [type(part) for part in program.body] == [ast.FunctionDef]
 
 
 # the base, which was pretrained only

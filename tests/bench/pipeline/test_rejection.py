@@ -25,7 +25,8 @@ GOOD = "<think>makes 1+1=2.</think>\\boxed{2}"
         ("<think>makes 1+1=2.</think>2", "form"),
         ("<think>makes 1+1=2. macht 2+1=3.</think>\\boxed{3}", "mixed languages"),
         ("<think>makes 答案 1+1=2.</think>\\boxed{2}", "mixed languages"),
-        ("<think>makes 1+1=2. makes 1+1=2.</think>\\boxed{2}", "repetition"),
+        ("<think>makes 1+1=2. makes 1+1=2.</think>\\boxed{2}", None),  # two of a kind may be bought
+        ("<think>" + "makes 1+1=2. " * 3 + "</think>\\boxed{2}", "repetition"),
         ("<think>" + "we add one and one and then we stop " * 4 + "</think>\\boxed{2}", "repetition"),
         ("<think>see ```x``` here</think>\\boxed{2}", "code block"),
         (f"<think>{' '.join(f'word{i}' for i in range(301))}</think>\\boxed{{2}}", "long paragraph"),

@@ -36,7 +36,7 @@ from bench.settings.flags import parse
 from bench.settings.resolve import resolve
 from bench.work import scoring_work
 from tasks import TASKS
-from tests.bench.session.test_run import SMALL, rows, run
+from tests.bench.small_runs import SMALL, rows, run
 from tests.bench.support import rollout
 
 GSM8K = str(ASSETS / "gsm8k")
@@ -199,8 +199,10 @@ def test_memory_and_work_are_counted(tmp_path: Path) -> None:
     scorer.score(TALKS)
     shape = ModelShape.from_config(scorer.model.config)
     lengths = [len(scorer.encode(talk)) for talk in TALKS]
-    assert scoring_work([scorer], ALONE) == {"reward_model": flops.forward_flops(shape, lengths, [0] * 3, head=1)}
-    assert scoring_work([scorer], ALONE) == {"reward_model": 0}
+    assert scoring_work([Route(scorer, RewardModelConfig(path="x"))], ALONE) == {
+        "reward_model": flops.forward_flops(shape, lengths, [0] * 3, head=1)
+    }
+    assert scoring_work([Route(scorer, RewardModelConfig(path="x"))], ALONE) == {"reward_model": 0}
     assert scoring_work([], ALONE) == {}
     parameters = sum(p.numel() for p in scorer.model.parameters())
     assert scorer.memory() == 4 * parameters + shape.rotary_bytes

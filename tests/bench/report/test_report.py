@@ -17,7 +17,7 @@ from bench.report.claims import practical_comparison
 from bench.report.command import report
 from bench.report.comparison import comparisons_in
 from bench.report.cost_plots import frontier
-from bench.report.costs import cost
+from bench.report.costs import cost_table
 from bench.report.efficiency import efficiency, equal_cost
 from bench.report.figures import Figure
 from bench.report.listing import arms
@@ -427,7 +427,7 @@ def test_seconds_of_a_shared_machine_are_withheld(tmp_path: Path) -> None:
         run = make_run(tmp_path / "runs", arm, 0)
         lines = [json.loads(line) | {"perf/load": wanting} for line in (run / "steps.jsonl").read_text().splitlines()]
         (run / "steps.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    shown = {row["arm"]: row for row in rows(cost(comparisons_in(loaded(tmp_path / "runs"))))}
+    shown = {row["arm"]: row for row in rows(cost_table(comparisons_in(loaded(tmp_path / "runs"))))}
     assert shown["grpo"]["seconds"] == shown["grpo"]["s/step"] == shown["grpo"]["MFU"] == "shared machine"
     assert shown["grpo"]["samples"] == shown["ppo"]["samples"] == "3,072"
     assert shown["ppo"]["seconds"] == "31.2"  # 12 steps of 2.6

@@ -8,7 +8,6 @@ import time
 from collections import Counter
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -17,39 +16,9 @@ from bench.cli import main
 from bench.models.load import latest_checkpoint
 from bench.rollout import ProblemStream
 from tasks.core import Problem
+from tests.bench.small_runs import SMALL, rows, run, weights, with_plugins
 
-SMALL = [
-    "--samples-per-step",
-    "16",
-    "--eval.limit",
-    "6",
-    "--eval.num-samples",
-    "2",
-    "--checkpoint-every",
-    "2",
-    "--quiet",
-]
 needs_peft = pytest.mark.skipif(find_spec("peft") is None, reason="peft is not installed")
-TIMES = ("time/", "perf/", "memory/", "cost/device_s")
-
-
-def run(out: Path, *flags: str) -> Path:
-    """Run in this process; the only new folder is the run's."""
-    before = set(out.glob("*"))
-    assert main(["run", *SMALL, *flags, "--out", str(out)]) == 0
-    (made,) = set(out.glob("*")) - before
-    return made
-
-
-def rows(path: Path, stream: str = "steps") -> list[dict[str, Any]]:
-    """Rows without what depends on the clock."""
-    lines = [json.loads(line) for line in (path / f"{stream}.jsonl").read_text().splitlines()]
-    return [{k: v for k, v in row.items() if not k.startswith(TIMES)} for row in lines]
-
-
-def weights(path: Path) -> dict[str, torch.Tensor]:
-    state = torch.load(latest_checkpoint(path) / "trainer" / "engine.pt", weights_only=True)
-    return {f"{role}.{k}": v for role, module in state["modules"].items() for k, v in module.items()}
 
 
 @pytest.fixture(scope="module")
@@ -221,7 +190,11 @@ def test_a_run_that_diverges_keeps_its_records_and_exits_1(tmp_path: Path) -> No
         "steps=2",
     ]
     done = subprocess.run(
-        [*command, "--out", str(tmp_path / "out")], capture_output=True, text=True, check=False, env=_path(tmp_path)
+        [*command, "--out", str(tmp_path / "out")],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=with_plugins(tmp_path),
     )
     assert done.returncode == 1, done.stderr
     (path,) = (tmp_path / "out").iterdir()
@@ -261,7 +234,11 @@ def test_a_users_reward_replaces_the_reward_and_not_the_verdict(tmp_path: Path) 
     (tmp_path / "reward_plugin.py").write_text("def short(problem, completion):\n    return -len(completion)\n")
     command = [sys.executable, "-m", "bench", "run", *SMALL, "--reward", "reward_plugin:short", "--budget", "steps=1"]
     done = subprocess.run(
-        [*command, "--out", str(tmp_path / "out")], capture_output=True, text=True, check=False, env=_path(tmp_path)
+        [*command, "--out", str(tmp_path / "out")],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=with_plugins(tmp_path),
     )
     assert done.returncode == 0, done.stderr
     (path,) = (tmp_path / "out").iterdir()
@@ -325,9 +302,3 @@ def test_each_prompt_fills_its_group(tmp_path: Path) -> None:
     for step in (1, 2):
         counts = Counter(r["problem"] for r in rows(path, "completions") if r["step"] == step)
         assert set(counts.values()) == {8}
-
-
-def _path(folder: Path) -> dict[str, str]:
-    import os
-
-    return {**os.environ, "PYTHONPATH": f"{folder}:{Path.cwd()}"}

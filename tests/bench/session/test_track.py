@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from bench.cli import main
-from tests.bench.session.test_run import SMALL, rows, run
+from tests.bench.small_runs import SMALL, rows, run
 
 
 def test_tensorboard_holds_every_step(tmp_path: Path) -> None:

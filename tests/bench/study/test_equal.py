@@ -11,7 +11,7 @@ from bench.ground.errors import UserError
 from bench.study.equal import PILOT_SEED, at_equal_cost, check_unit
 from bench.study.launch import Outcome
 from bench.study.schedule import Planned, schedule
-from tests.bench.study.test_tune import arm, study
+from tests.bench.study.studies import arm, study
 
 STUDY = replace(study(arm("ppo"), arm("grpo")), equal="flops", tasks={"gsm8k": {}, "math": {}})
 

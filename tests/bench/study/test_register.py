@@ -10,7 +10,7 @@ from bench.ground.registration import Registration, registration_of
 from bench.study.file import contrast_of, read_study
 from bench.study.register import register
 from bench.study.schedule import schedule
-from tests.bench.study.test_tune import arm, study
+from tests.bench.study.studies import arm, study
 
 PROMISED = replace(study(arm("grpo"), arm("ppo")), primary=[("ppo", "grpo")], margin=0.02)
 

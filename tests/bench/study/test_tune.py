@@ -10,9 +10,8 @@ import pytest
 
 from bench.ground.errors import UserError
 from bench.report.tables import Table
-from bench.study.file import parse_arm
 from bench.study.launch import Outcome
-from bench.study.schedule import Arm, Planned, Study, Tuning
+from bench.study.schedule import Planned, Tuning
 from bench.study.sensitivity import basins, cost, curve, width
 from bench.study.tune import (
     FIRST_SEED,
@@ -26,29 +25,10 @@ from bench.study.tune import (
     tuned_schedule,
     winners,
 )
+from tests.bench.study.studies import RATES, arm, study
 
 RUNS = Path("runs")
-RATES = {"optimizer.lr": [1e-4, 2e-4, 4e-4]}
 PLACE = ("", "gsm8k", "embedded", "auto")
-
-
-def study(*arms: Arm, tuning: Tuning | None = None) -> Study:
-    return Study(
-        name="s",
-        question="",
-        arms=arms,
-        tasks={"gsm8k": {}},
-        models=["embedded"],
-        seeds=2,
-        settings={"eval": {"every": 4, "checkpoint": "best"}},
-        variants={"": {}},
-        reference=None,
-        tuning=tuning or Tuning(points=3),
-    )
-
-
-def arm(name: str, space: dict[str, list[float]] | None = None) -> Arm:
-    return replace(parse_arm(name), space=space or RATES)
 
 
 def scored(accuracies: dict[float, Sequence[float]], space: dict[str, list[float]] | None = None) -> list[Scored]:

@@ -15,7 +15,8 @@ HERE = Path(__file__).parent
 
 @pytest.mark.parametrize("edit", refactors(), ids=lambda edit: edit.name)
 def test_the_refactor_can_be_planted(edit: Fault) -> None:
-    ast.parse(planted(edit, (ROOT / edit.file).read_text()))
+    text = (ROOT / edit.file).read_text()
+    assert ast.dump(ast.parse(planted(edit, text))) != ast.dump(ast.parse(text))
 
 
 def test_there_are_ten_refactors() -> None:
