@@ -43,9 +43,13 @@ class RewardTraining:
     """How a reward model is trained."""
 
     lr: float = 1e-3
+    """Learning rate of AdamW, constant."""
     batch_size: int = 32
+    """Pairs, or single answers, of an update."""
     num_epochs: int = 1
+    """Passes over the data."""
     seed: int = 0
+    """Seed of the head's initial weights and of the order; the pipeline sets its own."""
 
 
 def pairs_of(rollouts: Sequence[Rollout]) -> list[Pair]:

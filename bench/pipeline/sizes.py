@@ -32,7 +32,7 @@ class Sizes:
     general_steps: int = 12
     """Steps of stage 4 with general prompts and preferences."""
     general_share: float = 0.5
-    """Share of general prompts in these steps."""
+    """Share of general prompts in the steps of stage 4 that have any."""
     second_temperature: float = 0.7
     """Sampling temperature of stage 4 (R1: 0.7)."""
     reference_updates: int = 16

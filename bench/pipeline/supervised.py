@@ -10,7 +10,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
-from algorithms.core import Algorithm, Batch
+from algorithms.core import Algorithm, Batch, Scored
 from bench.batch import Sequences, pad_columns
 from bench.config import CriticConfig, EngineConfig, OptimizerConfig, RunConfig, Sampling
 from bench.engines.build import train_engine
@@ -98,8 +98,6 @@ class Trainee:
         }
         if not self.algorithm.needs:
             return Batch(**scores, mask=rows.mask, old_logprobs=blank, rollout_logprobs=blank)
-        from algorithms.core import Scored
-
         return self.learner.annotate(self.algorithm, rows, Scored(**scores), blank)
 
     def update(self, rows: Sequences, number: int) -> dict[str, float]:
