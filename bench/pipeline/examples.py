@@ -4,11 +4,11 @@ import hashlib
 import json
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from bench.ground.errors import UserError
 from bench.ground.files import write_json
@@ -19,6 +19,7 @@ from tasks.core import DataError
 from tasks.language import consistency
 from tasks.sources import text_field
 
+RowT = TypeVar("RowT")
 SENTENCE = re.compile(r"(?<=[.!?])\s+")
 REPEATS, GRAM = 3, 8  # so many equal runs of words or signs of this length are a loop
 CONSISTENT = 0.99  # share of words of one language below which a thought is mixed
@@ -115,16 +116,21 @@ def example(row: sources.Row, place: str) -> Example:
 
 
 def split(examples: Sequence[Example]) -> tuple[list[Example], list[Example]]:
-    """Training and validation examples: the prompts whose hash is among the lowest tenth are for validation.
+    """Training and validation examples, see `split_prompts`."""
+    return split_prompts(examples, lambda example: example.prompt)
+
+
+def split_prompts(rows: Sequence[RowT], prompt_of: Callable[[RowT], str]) -> tuple[list[RowT], list[RowT]]:
+    """Rows to learn from and to validate on: prompts whose hash is among the lowest tenth are for validation.
 
     Raises:
         UserError: they are of one prompt, or none.
     """
-    prompts = sorted({e.prompt for e in examples}, key=lambda prompt: hashlib.sha256(prompt.encode()).hexdigest())
+    prompts = sorted(set(map(prompt_of, rows)), key=lambda prompt: hashlib.sha256(prompt.encode()).hexdigest())
     if len(prompts) < 2:
-        raise UserError(f"{len(examples)} examples of {len(prompts)} prompts are too few to learn from and validate on")
+        raise UserError(f"{len(rows)} examples of {len(prompts)} prompts are too few to learn from and validate on")
     held = set(prompts[: max(1, len(prompts) // 10)])
-    return [e for e in examples if e.prompt not in held], [e for e in examples if e.prompt in held]
+    return [row for row in rows if prompt_of(row) not in held], [row for row in rows if prompt_of(row) in held]
 
 
 def write_data(examples: Sequence[Example], folder: Path, facts: dict[str, Any]) -> str:

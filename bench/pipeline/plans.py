@@ -8,7 +8,7 @@ from typing import Literal
 from bench.ground.errors import UserError
 from bench.pipeline.sizes import PRESETS, Sizes
 
-BASE = "base"
+BASE, DPO = "base", "dpo"
 NUMBERS = (0, 1, 2, 3, 4)
 
 
@@ -23,7 +23,8 @@ class R1:
     algo: str = "grpo"
     """Method of reinforcement learning, by name or import path."""
     general_algo: str | None = None
-    """Method of the steps with general prompts, such as ppo. None: the same."""
+    """Method of the steps with general prompts, such as ppo, or dpo on pairs of the model's own answers. None: the same
+    as of the other steps."""
     stages: str = "1-4"
     """Stages to make now, such as 1-4, 0-4 or 3,4; those before the first must stand in the output folder."""
     skip: str = ""
@@ -88,11 +89,12 @@ def plans(config: R1, sizes: Sizes) -> list[Plan]:
     if not whole - {0}:
         raise UserError("--stages and --skip leave nothing to make")
     names = "" if not skipped else f"without {', '.join(map(str, sorted(skipped)))}"
-    arms = [Plan(name=names or "whole", numbers=whole, sizes=moved(sizes, whole))]
+    last = f", {config.general_algo} last" if config.general_algo else ""
+    arms = [Plan(name=(names or "whole") + last, numbers=whole, sizes=moved(sizes, whole))]
     if config.ablation:
         for number in sorted(whole - {0}):
             left = whole - {number}
-            arms.append(Plan(name=f"without {number}", numbers=left, sizes=moved(sizes, left)))
+            arms.append(Plan(name=f"without {number}{last}", numbers=left, sizes=moved(sizes, left)))
     return arms
 
 

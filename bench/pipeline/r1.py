@@ -9,7 +9,6 @@
 Every stage is made of what runs are made of; this module only says what follows what.
 """
 
-import dataclasses
 import hashlib
 from dataclasses import replace
 from pathlib import Path
@@ -19,12 +18,13 @@ from bench.config import ASSETS, Sampling
 from bench.ground.tree import Tree, plain
 from bench.models.load import locate_model
 from bench.pipeline import stages
+from bench.pipeline.direct import GROUP, Direct, direct
 from bench.pipeline.examples import Example, by_solver, read
 from bench.pipeline.measure import Exam
-from bench.pipeline.plans import BASE, NUMBERS, R1, Plan, sized
+from bench.pipeline.plans import BASE, DPO, NUMBERS, R1, Plan, sized
+from bench.pipeline.sizes import Sizes
 from bench.pipeline.workshop import Made, Workshop
 from bench.settings.flags import from_tree
-from bench.settings.plugins import find_algorithm
 from bench.settings.resolve import with_source
 from tasks.core import RewardWeights, Task
 from tasks.dataset import split_of
@@ -181,7 +181,7 @@ class Pipeline:
     def _reinforced(
         self, shop: Workshop, number: int, name: str, now: Made, steps: int, temperature: float = 1.0
     ) -> Made:
-        tree = self.settings(self.config.algo, shop.seed, steps, temperature)
+        tree = self._tree(self.config.algo, shop.seed, steps, temperature)
         tree |= {"task_name": self.config.task, "task": plain(self.task), "name": f"stage-{number}-{name}"}
         return self._run(shop, number, name, now, tree)
 
@@ -189,7 +189,9 @@ class Pipeline:
         """The last steps: reasoning by rules, general prompts by the learned rewards."""
         sizes, task = plan.sizes, plain(self.task)
         method = self.config.general_algo or self.config.algo
-        tree = self.settings(method, shop.seed, sizes.general_steps, sizes.second_temperature)
+        if method == DPO:
+            return self._direct(shop, now, judges, sizes)
+        tree = self._tree(method, shop.seed, sizes.general_steps, sizes.second_temperature)
         mixed = {name: task[name] for name in ("source", "data", "template", "weights") if name in task}
         mixed |= {"reasoning": self.config.task, "general_share": sizes.general_share}
         mixed["preferences"] = plain(self.config.preferences)
@@ -205,6 +207,29 @@ class Pipeline:
             }
         return self._run(shop, 4, f"general-{method.replace(':', '.')}", now, tree)
 
+    def _direct(self, shop: Workshop, now: Made, judges: Made, sizes: Sizes) -> Made:
+        """DPO on pairs of the model's own answers, as many samples as the steps of RL would have general prompts."""
+        count = max(2, round(sizes.general_steps * sizes.samples_per_step * sizes.general_share) // GROUP)
+        prompts = shop.exam.helpful.problems("train")[:count] if shop.exam is not None else ()
+        settings = replace(sizes.cold, lr=sizes.direct_lr, num_updates=2 * sizes.general_steps)
+        wanted = Direct(
+            location=now.model,
+            problems=prompts,
+            judges=stages.judges_in(judges),
+            sampling=Sampling(max_new_tokens=sizes.max_new_tokens),
+            settings=settings,
+            seed=shop.seed,
+        )
+        depends: Tree = {"start": now.key, "judges": judges.key, "settings": settings, "prompts": count}
+        made = shop.stage(4, "general-dpo", depends, lambda out: direct(out, wanted))
+        shop.evaluated(made)
+        return made
+
+    def _tree(self, method: str, seed: int, steps: int, temperature: float) -> Tree:
+        """Settings of a run of reinforcement learning."""
+        tree = stages.run_tree(method, self.sizes, steps, temperature)
+        return tree | {"seed": seed, "source": self._source, "data": plain(self.config.data)}
+
     def _run(self, shop: Workshop, number: int, name: str, now: Made, tree: Tree) -> Made:
         depends = {k: v for k, v in tree.items() if k not in ("quiet", "reward_model", "safety_model")}
         made = shop.stage(
@@ -215,25 +240,3 @@ class Pipeline:
         )
         shop.evaluated(made)
         return made
-
-    def settings(self, method: str, seed: int, steps: int, temperature: float) -> Tree:
-        """Settings of a run of reinforcement learning."""
-        sizes, fields = self.sizes, {f.name for f in dataclasses.fields(find_algorithm(method))}
-        tree = stages.tree_of(
-            algo_name=method,
-            seed=seed,
-            budget=f"steps={steps}",
-            samples_per_step=sizes.samples_per_step,
-            source=self._source,
-            data=plain(self.config.data),
-            sampling={"max_new_tokens": sizes.max_new_tokens, "temperature": temperature},
-            optimizer={"lr": sizes.rl_lr},
-            critic={"lr": sizes.critic_lr},
-            checkpoint_every=4,
-        )
-        if "kl_coef" in fields and sizes.kl_coef:
-            tree["algo"] = {"kl_coef": sizes.kl_coef}
-            tree["reference_updates"] = sizes.reference_updates
-        if sizes.micro_batch_tokens is not None:
-            tree["engine"] = {"micro_batch_tokens": sizes.micro_batch_tokens}
-        return tree

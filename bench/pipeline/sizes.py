@@ -33,6 +33,8 @@ class Sizes:
     """Steps of stage 4 with general prompts and preferences."""
     general_share: float = 0.5
     """Share of general prompts in the steps of stage 4 that have any."""
+    direct_lr: float = 2e-4
+    """Peak learning rate of DPO, where it takes the place of these steps."""
     second_temperature: float = 0.7
     """Sampling temperature of stage 4 (R1: 0.7)."""
     reference_updates: int = 16
@@ -75,6 +77,7 @@ PRESETS: dict[str, Sizes] = {
         rejection=Rejection(num_problems=2048),
         general_examples=512,
         restart=Fit(lr=2e-5, batch_size=32, num_updates=128, validate_every=16, micro_batch_tokens=8192),
+        direct_lr=5e-7,
         judges=RewardTraining(lr=1e-5),
     ),
     "qwen2.5-0.5b": Sizes(
@@ -91,6 +94,7 @@ PRESETS: dict[str, Sizes] = {
         rejection=Rejection(num_problems=4096),
         general_examples=1024,
         restart=Fit(lr=1e-5, batch_size=64, num_updates=192, validate_every=16, micro_batch_tokens=16384),
+        direct_lr=5e-7,
         judges=RewardTraining(lr=9e-6, batch_size=64),
         eval_problems=500,
     ),

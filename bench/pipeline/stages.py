@@ -9,11 +9,11 @@ A stage that stands is never made again: arms of an ablation share what they hav
 stopped goes on where it was.
 """
 
+import dataclasses
 import json
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from bench.config import EngineConfig, Sampling
 from bench.ground.files import read_json, read_rows
@@ -25,12 +25,14 @@ from bench.pipeline.measure import sampler
 from bench.pipeline.methods import Imitation
 from bench.pipeline.rejection import Ask, Rejection, in_words, kept, sampled
 from bench.pipeline.reward_model import RewardTraining
+from bench.pipeline.sizes import Sizes
 from bench.pipeline.supervised import Fit, Trainee, encoded, fit
 from bench.pipeline.workshop import Made, StageError, StoppedError
 from bench.session.console import Interrupt
 from bench.session.record import Recorder
 from bench.session.run import resume, start
 from bench.settings.flags import from_tree
+from bench.settings.plugins import find_algorithm
 from tasks import preferences
 from tasks.core import Task
 
@@ -160,6 +162,24 @@ def judges_in(made: Made) -> dict[str, Judged]:
     }
 
 
-def tree_of(**settings: Any) -> Tree:  # noqa: ANN401 - any setting of a run
-    """Settings of a run that a stage makes: what it does not give is a run's default."""
-    return {"quiet": True, "completions_per_step": 4, "eval": {"limit": 0, "num_samples": 0}, **settings}
+def run_tree(method: str, sizes: Sizes, steps: int, temperature: float) -> Tree:
+    """Settings of a run that a stage makes: what they do not give is a run's default. Stages are evaluated apart."""
+    fields = {f.name for f in dataclasses.fields(find_algorithm(method))}
+    tree: Tree = {
+        "quiet": True,
+        "completions_per_step": 4,
+        "eval": {"limit": 0, "num_samples": 0},
+        "algo_name": method,
+        "budget": f"steps={steps}",
+        "samples_per_step": sizes.samples_per_step,
+        "sampling": {"max_new_tokens": sizes.max_new_tokens, "temperature": temperature},
+        "optimizer": {"lr": sizes.rl_lr},
+        "critic": {"lr": sizes.critic_lr},
+        "checkpoint_every": 4,
+    }
+    if "kl_coef" in fields and sizes.kl_coef:
+        tree["algo"] = {"kl_coef": sizes.kl_coef}
+        tree["reference_updates"] = sizes.reference_updates
+    if sizes.micro_batch_tokens is not None:
+        tree["engine"] = {"micro_batch_tokens": sizes.micro_batch_tokens}
+    return tree
