@@ -32,6 +32,7 @@ SMALL = Sizes(
     first_steps=2,
     second_steps=1,
     general_steps=2,
+    general_share=0.75,
     reference_updates=2,
     rejection=Rejection(num_problems=24, num_samples=2),
     general_examples=24,
@@ -237,3 +238,20 @@ def test_bad_input_is_one_line(
     told = capsys.readouterr().err
     assert message in told
     assert len(told.splitlines()) == 1
+
+
+def test_dpo_and_ppo_take_the_place_of_the_general_steps(made: Path, tmp_path: Path, config: Callable[..., R1]) -> None:
+    """PPO holds four roles; DPO learns from pairs that the learned rewards ranked; what comes before is shared."""
+    out = tmp_path / "out"
+    shutil.copytree(made, out)
+    for method in ("ppo", "dpo"):
+        assert command(config(out, general_algo=method)) == 0
+    facts = {
+        p.parent.name.split("-s0-")[0]: json.loads(p.read_text())["facts"] for p in out.glob("4-general-*/stage.json")
+    }
+    roles = {f"memory/{role}_gib" for role in ("policy", "reference", "critic", "reward_model")}
+    assert roles <= set(facts["4-general-ppo"]["memory_gib"])
+    assert facts["4-general-dpo"]["num_pairs"] >= 2
+    assert len(list(out.glob("4-rules-*"))) == 1
+    arms = [row["arm"] for row in json.loads((out / "arms.json").read_text())["arms"]]
+    assert arms == ["whole", "whole, ppo last", "whole, dpo last"]
