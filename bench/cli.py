@@ -225,16 +225,24 @@ def check(arguments: Arguments) -> int:
 
 
 def pipeline(arguments: Arguments) -> int:
-    """cold-start: rebuild an embedded model from nothing"""
+    """cold-start: rebuild an embedded model from nothing; r1: DeepSeek-R1's pipeline, stage by stage"""
     from bench.ground.errors import nearest
     from bench.settings.flags import flags
 
-    if not arguments or arguments[0] != "cold-start":
-        raise UserError(f"pipeline {' '.join(arguments[:1])}: {nearest(''.join(arguments[:1]), ['cold-start'])}")
+    name, rest = "".join(arguments[:1]), arguments[1:]
+    if name not in ("cold-start", "r1"):
+        raise UserError(f"pipeline {name}: {nearest(name, ['cold-start', 'r1'])}")
+    if name == "r1":
+        without_hub()
+        from bench.pipeline.command import command as make
+        from bench.pipeline.plans import R1
+
+        quieten()
+        return make(flags(R1, rest, prog="python -m bench pipeline r1"))
     from bench.pipeline.cold_start import ColdStart, command
 
     quieten()
-    return command(flags(ColdStart, arguments[1:], prog="python -m bench pipeline cold-start"))
+    return command(flags(ColdStart, rest, prog="python -m bench pipeline cold-start"))
 
 
 COMMANDS: dict[str, Callable[[Arguments], int]] = {

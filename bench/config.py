@@ -95,6 +95,11 @@ class RewardModelConfig:
     """Mean of the model's scores, measured beforehand, which is subtracted from each."""
     std: float = 1.0
     """Spread of the model's scores, measured beforehand, by which each is divided."""
+    kinds: tuple[str, ...] = ()
+    """Kinds of prompt, as a problem's `kind` says, that the model judges; the others keep the task's reward. None
+    given: all."""
+    reads: Literal["completion", "summary"] = "completion"
+    """What the model reads: the whole completion, or what follows its thought, the last `</think>`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -198,6 +203,9 @@ class RunConfig:
     reward: str | None = None
     """Function `pkg.mod:name` of (problem, completion) whose value replaces the task's reward, not its verdict."""
     reward_model: RewardModelConfig = field(default_factory=RewardModelConfig)
+    safety_model: RewardModelConfig = field(default_factory=RewardModelConfig)  # a second one, for prompts of its kinds
+    reference_updates: int = 0
+    """Policy updates after which the reference becomes the policy as it then is, again and again; 0 keeps the first."""
     data: Path | None = None
     """File, or folder of train.jsonl and test.jsonl, in the data set's official format."""
     source: Literal["auto", "procedural", "path", "hub"] = "auto"

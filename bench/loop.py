@@ -11,13 +11,13 @@ from bench.config import RunConfig
 from bench.ground.budget import Budget
 from bench.ground.words import COUNTERS, FLOPS, STEP_PHASES
 from bench.meter import Meter, Phase
-from bench.metrics import advantage_metrics, batch_metrics, critic_metrics, rollout_metrics
+from bench.metrics import advantage_metrics, batch_metrics, behaviour_metrics, critic_metrics, rollout_metrics
 from bench.proof import agree
 from bench.ranks import ALONE, Ranks
 from bench.rates import schedule
-from bench.reward import RewardEngine, rewarded
+from bench.reward import Route, routed
 from bench.rollout import ProblemStream, Rollout, RolloutEngine, count_occurrences, generate, score
-from bench.sync import Snapshot, hand_over
+from bench.sync import Snapshot, hand_over, renewal
 from bench.train import Learner, Update
 from bench.trainer import TrainEngine
 from bench.work import Held, Work, memory_row, scoring_work
@@ -58,7 +58,7 @@ class Parts:
     trainer: TrainEngine
     meter: Meter
     work: Work
-    reward: RewardEngine | None = None
+    rewards: Sequence[Route] = ()
     ranks: Ranks = ALONE
 
 
@@ -118,14 +118,16 @@ def one_step(parts: Parts, state: State, progress: float) -> Step:
         targets = algorithm.targets(batch)
         update = Update(learner=learner, algorithm=algorithm, sequences=tokens, batch=batch, targets=targets)
         updated, num_updates = update.make(planned)
+        renewed = renewal(parts.trainer, config.reference_updates, state.counters["data/updates"], num_updates)
     state.algorithm = algorithm.adapt({name.removeprefix("actor/"): value for name, value in updated.items()})
     state.step += 1
     row = {"step": state.step} | rollout_metrics(rollouts, algorithm.group_size) | batch_metrics(batch, kept)
     row["reward/shaped_frac"] = float((scores.rewards != plain.rewards).float().mean())
     row["data/discarded_signal_frac"] = (gathered.num_kept - len(kept)) / len(rollouts)
-    row |= advantage_metrics(batch, targets) | critic_metrics(batch, targets) | updated
+    row |= behaviour_metrics(config.task, rollouts) | advantage_metrics(batch, targets)
+    row |= critic_metrics(batch, targets) | renewed | updated
     done = parts.work.step(
-        rollouts, kept, algorithm, config, scoring_work(parts.reward, parts.ranks), policy_updated=num_updates > 0
+        rollouts, kept, algorithm, config, scoring_work(parts.rewards, parts.ranks), policy_updated=num_updates > 0
     )
     work = parts.work.less(done, parts.ranks.sum({k: float(v) for k, v in parts.trainer.take_spared().items()}))
     made = Made(algorithm=algorithm, rollouts=rollouts, kept=kept, num_updates=num_updates, work=work)
@@ -181,8 +183,8 @@ def held(parts: Parts) -> Held:
     sampler, roles = parts.sampler, parts.trainer.memory() | {"kv_cache": parts.sampler.cache_bytes}
     if sampler.weights_bytes:
         roles["rollout_weights"] = sampler.weights_bytes
-    if parts.reward is not None:
-        roles["reward_model"] = parts.reward.memory()
+    if parts.rewards:
+        roles["reward_model"] = sum(route.engine.memory() for route in parts.rewards)
     return Held(roles=roles, asleep=sampler.weights_bytes + sampler.cache_bytes - sampler.resting_bytes)
 
 
@@ -234,9 +236,9 @@ def generated(parts: Parts, state: State, stream: ProblemStream, num_prompts: in
         parts.ranks.meet()  # so that the phase takes as long as its slowest rank
     with parts.meter.phase("score"):
         judged = score(parts.task, sampled)
-    if parts.reward is not None:
+    if parts.rewards:
         with parts.meter.phase("reward_model"):
-            judged = rewarded(judged, parts.reward, config.reward_model)
+            judged = routed(judged, parts.rewards)
     with parts.meter.phase("score"):
         groups = [judged[i : i + size] for i in range(0, len(judged), size)]
         return [rollout for group in parts.ranks.collect(groups) for rollout in group]

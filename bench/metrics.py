@@ -11,6 +11,8 @@ from algorithms import ops
 from algorithms.core import Batch, Targets, required
 from bench.batch import scored
 from bench.rollout import Rollout
+from tasks.behaviours import BEHAVIOURS, Exact, observed
+from tasks.core import Task
 
 Row = dict[str, Any]
 UNREAD = ("no-answer", "unparseable")  # errors of a completion in which no answer could be read
@@ -33,11 +35,12 @@ def rollout_metrics(rollouts: Sequence[Rollout], group_size: int) -> Row:
         "completion/length_max": float(scores.lengths.max()),
         "completion/truncated_frac": float(scores.truncated.float().mean()),
         "completion/format_frac": mean_of([r.score.format_ok for r in rollouts]),
+        "completion/language_frac": mean_of([r.score.language for r in rollouts]),
         "verifier/parse_fail_frac": mean_of([r.score.error in UNREAD for r in rollouts]),
         "verifier/timeout_frac": mean_of([r.score.error == "timeout" for r in rollouts]),
         "verifier/error_frac": mean_of([r.score.error is not None for r in rollouts]),
     }
-    row |= reward_parts(rollouts)
+    row |= reward_parts(rollouts) | by_kind(rollouts)
     for rule, count in Counter(r.score.rule for r in rollouts if r.score.rule is not None).items():
         row[f"verifier/rule/{rule}"] = count / len(rollouts)
     if group_size > 1:
@@ -61,6 +64,34 @@ def reward_parts(rollouts: Sequence[Rollout]) -> Row:
         "reward/model_mean": mean_of(scores),
         "reward/model_std": float(torch.tensor(scores).std()) if len(scores) > 1 else None,
     }
+
+
+def by_kind(rollouts: Sequence[Rollout]) -> Row:
+    """Rewards by the kind of prompt, each part of them; nothing where the task has no kinds."""
+    kinds = {r.problem.meta["kind"] for r in rollouts if "kind" in r.problem.meta}
+    row: Row = {}
+    for kind in sorted(kinds):
+        mine = [r for r in rollouts if r.problem.meta.get("kind") == kind]
+        row[f"reward/by_kind/{kind}"] = mean_of([r.score.reward for r in mine])
+        row[f"reward/model_by_kind/{kind}"] = mean_of([r.model_reward for r in mine])
+        row[f"reward/gold_by_kind/{kind}"] = mean_of([r.score.gold for r in mine])
+    return row
+
+
+def behaviour_metrics(task: Task, rollouts: Sequence[Rollout]) -> Row:
+    """Signs of reasoning in right and in wrong completions, by completion and by 100 tokens: length adds to counts."""
+    row: Row = {"behaviour/exact": float(isinstance(task, Exact))}
+    for verdict, name in ((True, "right"), (False, "wrong")):
+        group = [r for r in rollouts if r.score.correct is verdict]
+        if not group:
+            continue
+        counts = [observed(task, r.problem, r.completion.text) for r in group]
+        tokens = sum(len(r.completion.token_ids) for r in group)
+        for behaviour in BEHAVIOURS:
+            total = sum(count[behaviour] for count in counts)
+            row[f"behaviour/{name}/{behaviour}"] = total / len(group)
+            row[f"behaviour/{name}_per_100_tokens/{behaviour}"] = 100 * total / tokens
+    return row
 
 
 def batch_metrics(batch: Batch, kept: Sequence[Rollout]) -> Row:

@@ -9,6 +9,7 @@ from torch import Tensor
 from bench.config import RewardModelConfig
 from bench.models.shape import ModelShape
 from bench.rollout import Rollout
+from tasks.answers import answer_part
 from tasks.core import Problem, Score, Split, Task
 
 Reward = Callable[[Problem, str], float]
@@ -49,9 +50,40 @@ class RewardEngine(Protocol):
         ...
 
 
-def rewarded(rollouts: Sequence[Rollout], engine: RewardEngine, config: RewardModelConfig) -> list[Rollout]:
-    """The rollouts, their reward a weighted sum of the task's and the model's; what is correct stays the task's."""
-    scores = engine.score([(r.problem.prompt, r.completion.text) for r in rollouts])
+@dataclass(frozen=True)
+class Route:
+    """A learned reward, and the kinds of prompt that it judges."""
+
+    engine: RewardEngine
+    config: RewardModelConfig
+
+    def takes(self, problem: Problem) -> bool:
+        """Whether the model judges this problem's completions."""
+        return not self.config.kinds or problem.meta.get("kind") in self.config.kinds
+
+    def read(self, rollout: Rollout) -> Conversation:
+        """What the model is given of a completion."""
+        text = rollout.completion.text
+        return rollout.problem.prompt, answer_part(text) if self.config.reads == "summary" else text
+
+
+def routed(rollouts: Sequence[Rollout], routes: Sequence[Route]) -> list[Rollout]:
+    """The rollouts with the reward that the kind of their prompt has: a model's, mixed with the task's, or the task's.
+
+    What is correct stays the task's. No two routes take one kind.
+    """
+    judged = list(rollouts)
+    for route in routes:
+        mine = [i for i, rollout in enumerate(judged) if route.takes(rollout.problem)]
+        for i, rollout in zip(mine, rewarded([judged[i] for i in mine], route), strict=True):
+            judged[i] = rollout
+    return judged
+
+
+def rewarded(rollouts: Sequence[Rollout], route: Route) -> list[Rollout]:
+    """The rollouts, their reward a weighted sum of the task's and the model's."""
+    scores = route.engine.score([route.read(rollout) for rollout in rollouts])
+    config = route.config
     mixed: list[Rollout] = []
     for rollout, raw in zip(rollouts, scores.tolist(), strict=True):
         rules = rollout.score.reward

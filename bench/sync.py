@@ -53,3 +53,23 @@ def prove(sampler: RolloutEngine, trainer: TrainEngine, problems: Sequence[Probl
     tokens = sequences(samples)
     theirs = pad_columns([sample.completion.logprobs for sample in samples])
     proof.agree(proof.passed(trainer.logprobs, tokens, config.engine), theirs, tokens.mask, config.engine)
+
+
+def renewal(trainer: TrainEngine, every: int, before: float, made: int) -> dict[str, float]:
+    """Make the reference the policy where its time has come within a step's updates.
+
+    Args:
+        trainer: holds both.
+        every: policy updates between two renewals; 0 for never.
+        before: updates before the step.
+        made: in the step.
+
+    Returns:
+        `actor/reference_renewed`, 1 or 0; nothing where it never is.
+    """
+    if not every:
+        return {}
+    due = (before + made) // every > before // every
+    if due:
+        trainer.renew_reference()
+    return {"actor/reference_renewed": float(due)}

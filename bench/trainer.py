@@ -48,6 +48,10 @@ class TrainEngine(Protocol):
         """(b, t) of the frozen reference, no gradient."""
         ...
 
+    def renew_reference(self) -> None:
+        """Make the reference the policy as it is now."""
+        ...
+
     def park(self) -> None:
         """Give back the device's memory that only `ref_logprobs` needs."""
         ...

@@ -13,7 +13,7 @@ from bench.ground.words import GIB, Phase
 from bench.models import flops
 from bench.models.shape import ModelShape
 from bench.ranks import Ranks
-from bench.reward import RewardEngine
+from bench.reward import Route
 from bench.rollout import Rollout
 
 
@@ -116,12 +116,15 @@ def memory_row(held: Held, measured: Mapping[str, float], ranks: Ranks) -> dict[
     return row
 
 
-def scoring_work(engine: RewardEngine | None, ranks: Ranks) -> dict[Phase, int]:
-    """Operations of a step's scores by a learned reward, over all ranks; its one output is not counted."""
-    if engine is None or engine.shape is None:
+def scoring_work(routes: Sequence[Route], ranks: Ranks) -> dict[Phase, int]:
+    """Operations of a step's scores by learned rewards, over all ranks; their one output is not counted."""
+    shapes = [route.engine.shape for route in routes if route.engine.shape is not None]
+    if not routes or len(shapes) < len(routes):
         return {}
-    mine = engine.take_lengths()
-    work = flops.layer_flops(engine.shape, sum(mine), sum(n * n for n in mine))
+    work = 0
+    for route, shape in zip(routes, shapes, strict=True):
+        mine = route.engine.take_lengths()
+        work += flops.layer_flops(shape, sum(mine), sum(n * n for n in mine))
     return {"reward_model": int(ranks.sum({"work": work})["work"])}
 
 

@@ -4,7 +4,9 @@ from tasks.competition_math import CompetitionMath
 from tasks.core import Task
 from tasks.countdown import Countdown
 from tasks.gsm8k import Gsm8k
+from tasks.helpful import Helpful
 from tasks.logic import Logic
+from tasks.mixed import Mixed
 from tasks.programming import Programming
 
 TASKS: dict[str, type[Task]] = {
@@ -13,4 +15,6 @@ TASKS: dict[str, type[Task]] = {
     "countdown": Countdown,
     "logic": Logic,
     "code": Programming,
+    "helpful": Helpful,
+    "mixed": Mixed,
 }

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from tasks import numerals
 from tasks.core import RewardWeights, Score
+from tasks.language import consistency
 
 OPEN, CLOSE = "<think>", "</think>"
 _SPECIAL = re.compile(r"<\|[^|<>\s]{1,40}\|>|</s>")
@@ -27,6 +28,7 @@ class Reading:
     rule: str | None  # what found it: "box", "marker", "last-number"
     think_ok: bool  # the think block: once, first, closed
     box_ok: bool  # a closed, non-empty box in the answer part
+    thought: str = ""  # what stands before the answer part; the whole text where nothing tells the two apart
 
 
 def read_answer(completion: str, *, think_opened: bool = False, markers: bool = True) -> Reading:
@@ -41,13 +43,14 @@ def read_answer(completion: str, *, think_opened: bool = False, markers: bool = 
     part = answer_part(text)
     box = last_box(part)
     think_ok = think_block(text, opened=think_opened)
+    thought = text[: len(text) - len(part)] if len(part) < len(text) else text
     if box is not None:
-        return Reading(text=box or None, rule="box", think_ok=think_ok, box_ok=bool(box))
+        return Reading(text=box or None, rule="box", think_ok=think_ok, box_ok=bool(box), thought=thought)
     marked, rule = _marked(part) if markers else None, "marker"
     if marked is None:
         last, rule = numerals.last_number(part), "last-number"
         marked = None if last is None else str(last)
-    return Reading(text=marked, rule=rule if marked else None, think_ok=think_ok, box_ok=False)
+    return Reading(text=marked, rule=rule if marked else None, think_ok=think_ok, box_ok=False, thought=thought)
 
 
 def answer_part(text: str) -> str:
@@ -94,8 +97,10 @@ def score_answer(
     reading: Reading, weights: RewardWeights, *, correct: bool, answer: str | None, error: str | None
 ) -> Score:
     """The verdict with its reward; a completion's format never depends on its answer being right."""
+    language = consistency(reading.thought.replace(OPEN, " ").replace(CLOSE, " "))
     return Score(
-        reward=weights.reward(correct=correct, think_ok=reading.think_ok, box_ok=reading.box_ok),
+        reward=weights.reward(correct=correct, think_ok=reading.think_ok, box_ok=reading.box_ok, language=language),
+        language=language,
         correct=correct,
         format_ok=reading.think_ok and reading.box_ok,
         answer=answer,

@@ -33,6 +33,8 @@ class Score:
     format_ok: bool | None = None  # None: this task does not judge format
     answer: str | None = None  # what was read out of the completion, for audit
     error: str | None = None  # "timeout", "unparseable", ...: why no verdict could be reached
+    language: float | None = None  # share of the thought's words that are of the question's language; None: no words
+    gold: float | None = None  # what it is worth by a known rule that is not trained on; None: no such rule
     rule: str | None = None  # which rule decided: "box", "marker", "last-number", ...
 
 
@@ -53,7 +55,7 @@ class Equivalence(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class RewardWeights:
-    """How verdicts become the reward: a weighted sum, `accuracy * (right | wrong) + format * (0 .. 1)`."""
+    """How verdicts become the reward: `accuracy * (right | wrong) + format * (0 .. 1) + language * (0 .. 1)`."""
 
     right: float = 1.0
     """Value of a right answer."""
@@ -64,9 +66,13 @@ class RewardWeights:
     format: float = 0.1
     """Weight of the format value: half for a well-formed think block, half for a boxed answer."""
 
-    def reward(self, *, correct: bool, think_ok: bool, box_ok: bool) -> float:
-        """The number that training maximises."""
-        return self.accuracy * (self.right if correct else self.wrong) + self.format * (think_ok + box_ok) / 2
+    language: float = 0.0
+    """Weight of language consistency: the share of the thought's words that are of the question's language."""
+
+    def reward(self, *, correct: bool, think_ok: bool, box_ok: bool, language: float | None = None) -> float:
+        """The number that training maximises; a thought without words has no consistency to be rewarded for."""
+        value = self.accuracy * (self.right if correct else self.wrong) + self.format * (think_ok + box_ok) / 2
+        return value + self.language * (language or 0.0) if self.language else value
 
 
 def carve_validation(text: str, fraction: float = 1 / 16) -> bool:

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from tasks import answers, arithmetic
+from tasks import answers, arithmetic, behaviours
 from tasks.core import DataError, Problem, Score, Split
 from tasks.dataset import SIZES, DataTask, Hub, Item, Template, split_rows
 from tasks.procedural import countdown as countdown_rows
@@ -67,6 +67,11 @@ class Countdown(DataTask):
         allowed = spent == given if self.use_all else spent <= given
         correct = allowed and value == int(target)
         return answers.score_answer(reading, self.weights, correct=correct, answer=boxed, error=None)
+
+    def behaviours(self, problem: Problem, completion: str) -> Mapping[str, int]:
+        """Signs of reasoning, read exactly from the equations."""
+        target, _, listed = problem.reference.partition(":")
+        return behaviours.on_countdown([int(number) for number in listed.split()], int(target), completion)
 
 
 def _whole(value: object) -> bool:

@@ -10,7 +10,7 @@ from bench.ground.errors import UserError
 from bench.models.load import require_package
 from bench.models.lora import is_adapted, prepare_adapters, weights_at
 from bench.ranks import Ranks
-from bench.reward import RewardEngine
+from bench.reward import RewardEngine, Route
 from bench.rollout import RolloutEngine
 from bench.trainer import TrainEngine, TrainSetup
 
@@ -92,16 +92,24 @@ def train_engine(
     return TorchEngine(model, tokenizer, setup)
 
 
-def reward_engine(config: RunConfig, device: torch.device) -> RewardEngine | None:
-    """The learned reward, where one is wanted.
+def reward_routes(config: RunConfig, device: torch.device) -> list[Route]:
+    """The learned rewards that are wanted, each with the kinds of prompt that it judges.
 
     Raises:
-        UserError: it cannot be loaded, or it is no classifier with one label.
+        UserError: one cannot be loaded, or is no classifier with one label.
     """
-    if config.reward_model.path is None:
-        return None
+    wanted = {"--reward-model": config.reward_model, "--safety-model": config.safety_model}
+    return [
+        Route(reward_engine(learned.path, config, device, flag), learned)
+        for flag, learned in wanted.items()
+        if learned.path is not None
+    ]
+
+
+def reward_engine(name: str, config: RunConfig, device: torch.device, flag: str) -> RewardEngine:
+    """One learned reward, from a folder or the hub."""
     from bench.engines.reward import ClassifierReward
 
-    path = Path(config.reward_model.path).expanduser()
-    location = str(path) if path.is_dir() else config.reward_model.path
-    return ClassifierReward(location, device, config.engine.dtype, config.engine.tokens_at_once)
+    path = Path(name).expanduser()
+    location = str(path) if path.is_dir() else name
+    return ClassifierReward(location, device, config.engine.dtype, config.engine.tokens_at_once, flag)

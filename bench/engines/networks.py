@@ -89,6 +89,11 @@ class Networks:
         with self.reference.use() as model:
             return self._logprobs(model, padded)
 
+    def renew_reference(self) -> None:
+        """Make the reference the policy as it is now."""
+        assert self.reference is not None, "settings are refused that renew a reference which no method reads"
+        self.reference.renew(self.policy)
+
     def park(self) -> None:
         """Give back the device's memory that only `ref_logprobs` needs."""
         if self.reference is not None:

@@ -5,6 +5,7 @@ from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
@@ -33,6 +34,10 @@ class Reference:
     def park(self) -> None:
         """Leave the device, if that is wanted; `use` comes back."""
 
+    def renew(self, policy: PreTrainedModel) -> None:
+        """Become the policy as it is now."""
+        raise NotImplementedError  # pragma: abstract
+
     def tensors(self) -> Iterator[Tensor]:
         """All that is held for it alone."""
         return iter(())
@@ -50,6 +55,12 @@ class FrozenCopy(Reference):
 
     def __init__(self, policy: PreTrainedModel) -> None:
         super().__init__(copy.deepcopy(policy).requires_grad_(False))
+
+    @torch.no_grad()
+    def renew(self, policy: PreTrainedModel) -> None:
+        """Take the policy's weights."""
+        for own, new in zip(tensors_of(self.model), tensors_of(policy), strict=True):
+            own.copy_(new)
 
     def tensors(self) -> Iterator[Tensor]:
         """The copy's."""
@@ -79,6 +90,12 @@ class OffloadedCopy(FrozenCopy):
         on_host = {id(t): self._host(t) for t in tensors_of(policy)}
         Reference.__init__(self, copy.deepcopy(policy, on_host))
         self._home = [(t, t.data) for t in tensors_of(self.model)]
+
+    @torch.no_grad()
+    def renew(self, policy: PreTrainedModel) -> None:
+        """Take the policy's weights, on the host."""
+        self.park()
+        super().renew(policy)
 
     def _host(self, tensor: Tensor) -> Tensor:
         """A copy that the device can read quickly."""

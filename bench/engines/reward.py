@@ -25,8 +25,15 @@ from bench.reward import Conversation
 class ClassifierReward:
     """A `RewardEngine`: the classifier's one logit for prompt and completion, in its own tokenizer's chat template."""
 
-    def __init__(self, location: str, device: torch.device, dtype: str | None, micro_batch_tokens: int) -> None:
-        """Load from a folder or the hub.
+    def __init__(
+        self,
+        location: str,
+        device: torch.device,
+        dtype: str | None,
+        micro_batch_tokens: int,
+        flag: str = "--reward-model",
+    ) -> None:
+        """Load from a folder or the hub; `flag` is how messages name it.
 
         Raises:
             UserError: it cannot be loaded, or it is no classifier with one label.
@@ -35,7 +42,8 @@ class ClassifierReward:
         self.device = device
         self.dtype = dtype
         self.micro_batch_tokens = micro_batch_tokens
-        self.model, self.tokenizer = load_classifier(location)
+        self.flag = flag
+        self.model, self.tokenizer = load_classifier(location, flag)
         cast("Any", self.model).to(device)
         self.pad = padding(self.model, self.tokenizer)
         self.shape = countable(self.model.config)
@@ -51,7 +59,7 @@ class ClassifierReward:
         room = getattr(self.model.config.get_text_config(), "max_position_embeddings", None)
         if room is not None and len(ids) > room:
             raise UserError(
-                f"--reward-model {self.location} takes {room} tokens, and a completion with its prompt has {len(ids)}: "
+                f"{self.flag} {self.location} takes {room} tokens, and a completion with its prompt has {len(ids)}: "
                 "lower --sampling.max-new-tokens or --max-prompt-tokens"
             )
         return ids
@@ -97,19 +105,18 @@ def encode(tokenizer: PreTrainedTokenizerBase, prompt: str, completion: str) -> 
     return tokenizer.apply_chat_template(messages, tokenize=True, return_dict=False)  # type: ignore[return-value]
 
 
-def load_classifier(location: str) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
+def load_classifier(location: str, flag: str = "--reward-model") -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
     """The classifier in float32 without dropout, and its tokenizer.
 
     Raises:
         UserError: it cannot be loaded, or it is no classifier with one label.
     """
-    flag = "--reward-model"
     config = folder.read_model(AutoConfig, location, flag)
     kind = (config.architectures or ["model of no stated kind"])[0]
     if not kind.endswith("ForSequenceClassification"):
-        raise UserError(f"--reward-model {location}: a {kind} is no sequence classifier; see docs/reward_model.md")
+        raise UserError(f"{flag} {location}: a {kind} is no sequence classifier; see docs/reward_model.md")
     if config.num_labels != 1:
-        raise UserError(f"--reward-model {location}: it has {config.num_labels} labels; a reward model has one")
+        raise UserError(f"{flag} {location}: it has {config.num_labels} labels; a reward model has one")
     model = folder.read_weights(AutoModelForSequenceClassification, location, flag, dtype=torch.float32)
     tokenizer = folder.read_model(AutoTokenizer, location, flag)
     drop_dropout(model)

@@ -28,6 +28,9 @@ METRICS = _table(
     reward/rules_mean | reward | completion | The task's own reward, before its weight. With a reward model only.
     reward/model_mean | score | completion | The reward model's score as it gives it, before mean, std and weight.
     reward/model_std | score | completion | Its sample standard deviation.
+    reward/by_kind/* | reward | completion | The reward of the prompts of one kind. Where a task has kinds of prompt (`kind`) only.
+    reward/model_by_kind/* | score | completion | The model's score of the same, before its weight.
+    reward/gold_by_kind/* | reward | completion | What an answer is worth by a known rule that is not trained on.
     reward/correct_frac | share | completion | Completions judged right, whatever the reward mixes in.
     reward/shaped_frac | share | completion | Completions trained on whose reward the algorithm changed (an overlong punishment).
     reward/solve_frac | share | prompt | Prompts with at least one right completion. Group methods only.
@@ -42,10 +45,16 @@ METRICS = _table(
     completion/length_max | tokens | step | The longest.
     completion/truncated_frac | share | completion | Cut at the generation budget: no end token.
     completion/format_frac | share | completion | Well-formed by the task's rule. Absent where the task judges no format.
+    completion/language_frac | share | completion | Words of the thought that are of the language of the question. Absent where there is no word.
     verifier/parse_fail_frac | share | completion | No answer could be read.
     verifier/timeout_frac | share | completion | The verdict took longer than its limit and counts as wrong.
     verifier/error_frac | share | completion | No verdict by rule, for any reason (unread and timed out included).
     verifier/rule/* | share | completion | Verdicts reached by this rule of docs/verifier.md.
+    behaviour/exact | 0 or 1 | step | 1 where the task reads the behaviours below exactly, from equations (countdown); 0 where word lists do, which docs/pipeline.md gives with their precision and recall.
+    behaviour/right/* | count | completion | Signs of this behaviour in a right completion: verification, backtracking, subgoals, backward_chaining. Absent where none is right.
+    behaviour/right_per_100_tokens/* | count | token | The same over 100 generated tokens of right completions: length alone adds to the count.
+    behaviour/wrong/* | count | completion | The same in a wrong completion.
+    behaviour/wrong_per_100_tokens/* | count | token | The same over 100 generated tokens of wrong completions.
     rollout/mismatch_kl | nats | token | k3 estimate of KL(sampler, trainer before the update), over the full vocabulary: arithmetic at equal weights, and staleness under --rollout-lag.
     rollout/mismatch_max | nats | step | Largest difference between the two log-probs of a token.
     rollout/prob_error_mean | probability | token | Token probability error: mean absolute difference between the two probabilities of a sampled token.
@@ -61,6 +70,7 @@ METRICS = _table(
     actor/kl | nats | token | k3 estimate of KL(pi_old, pi), mean over the step's updates.
     actor/kl_max | nats | step | The largest of any update.
     actor/kl_ref | nats | token | k3 estimate of KL(pi, reference). Absent where no reference is held.
+    actor/reference_renewed | 0 or 1 | step | Whether the reference became the policy in this step. Absent where it never does.
     actor/entropy | nats | token | Of the tempered distribution at each generated token.
     actor/grad_norm | norm | update | Before clipping.
     actor/grad_norm_max | norm | step | The largest of any update.

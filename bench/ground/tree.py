@@ -8,6 +8,16 @@ from pathlib import Path
 from typing import Any, cast
 
 Tree = dict[str, Any]
+LATER: Mapping[str, Any] = {  # settings that came later, with what every run before them had
+    "task.weights.language": 0.0,
+    "reference_updates": 0,
+    "reward_model.kinds": [],
+    "reward_model.reads": "completion",
+    "safety_model": {
+        **{"path": None, "weight": 1.0, "rules_weight": 0.0, "mean": 0.0, "std": 1.0},
+        **{"kinds": [], "reads": "completion"},
+    },
+}
 WITHOUT_EFFECT = ("out", "quiet", "track", "profile", "arm")  # where a run is written and how it is shown
 
 
@@ -58,7 +68,19 @@ def flatten(tree: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
     return flat
 
 
+def without(tree: Mapping[str, Any], name: str, value: Any) -> Tree:  # noqa: ANN401 - any setting
+    """The tree without a setting, where it has this value."""
+    head, _, rest = name.partition(".")
+    if head not in tree or (rest and not isinstance(tree[head], Mapping)):
+        return dict(tree)
+    if rest:
+        return {**tree, head: without(cast("Tree", tree[head]), rest, value)}
+    return {k: v for k, v in tree.items() if k != head or v != value}
+
+
 def fingerprint(tree: Mapping[str, Any]) -> str:
-    """Equal for settings that give equal runs."""
+    """Equal for settings that give equal runs; one that came later and has the value of before does not count."""
     matters = {k: v for k, v in tree.items() if k not in WITHOUT_EFFECT}
+    for name, value in LATER.items():
+        matters = without(matters, name, value)
     return hashlib.sha256(json.dumps(matters, sort_keys=True).encode()).hexdigest()

@@ -91,7 +91,7 @@ def cold_start(
     made["num_updates"] = FAMILIES[task].num_updates if num_updates is None else num_updates
     with one_thread():
         model, tokenizer, cpu_s = taught_model(task, seed, made["num_updates"], log)
-        judge = TASKS[task]()
+        judge = TASKS[FAMILIES[task].task or task]()
         start = start_accuracy(model, tokenizer, judge, judge.problems("test")[:num_problems], seed)
     log(f"start on the test split: {start}")
     weights = write(model, tokenizer, FAMILIES[task], out)
@@ -137,8 +137,9 @@ def recorded(made: dict[str, Any], weights: Path, out: Path) -> dict[str, Any]:
 
 def vocabulary_text(family: Family) -> Iterator[str]:
     """What the merges are learnt from: prompts and worked solutions, without the marks."""
-    for prompt, right, _ in islice(family.demonstrations(0), 8000):
-        yield prompt + "\n" + right.replace("<think>", "").replace("</think>", "").replace("\\boxed{", "")
+    for prompt, right, taught in islice(family.demonstrations(0), 8000):
+        text = f"{prompt}\n{right}\n{taught}" if family.reads_all else f"{prompt}\n{right}"
+        yield text.replace("<think>", "").replace("</think>", "").replace("\\boxed{", "")
 
 
 def build_model(family: Family, tokenizer: PreTrainedTokenizerFast, seed: int) -> LlamaForCausalLM:

@@ -33,6 +33,10 @@ class Family:
     num_layers: int = 3
     half_precision: bool = False
     """Store the weights as fp16: half the file."""
+    task: str | None = None
+    """Task that its start is measured on. None: the one of its own name."""
+    reads_all: bool = False
+    """Learn the tokenizer's merges from what is taught, too, not from the right completions alone."""
 
 
 @lru_cache(maxsize=8)

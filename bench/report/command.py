@@ -12,6 +12,7 @@ from bench.ground.registration import Registration, registration_of
 from bench.ground.runs import find_runs
 from bench.report.activity import activity
 from bench.report.answer import answer
+from bench.report.behaviours import behaviours, behaviours_in_words
 from bench.report.claims import practical_comparison
 from bench.report.comparison import Comparison, comparisons_in
 from bench.report.config import ReportConfig
@@ -116,6 +117,7 @@ def _tables(
         hardware_table(found),
         stability_table(found),
         verifier_table(found),
+        behaviours(found),
         provenance(found),
         runs(found),
     )
@@ -136,7 +138,7 @@ def introduction(found: Sequence[Comparison], records: Records) -> list[str]:
             "most of what training gains is undoing them. What it shows need not hold for a large model."
         )
     lines += [f"{Path(path).name} is no run that can be read: {why}" for path, why in records.unread.items()]
-    return [*lines, *left_out_in_words(found)]
+    return [*lines, *behaviours_in_words(found), *left_out_in_words(found)]
 
 
 def left_out_in_words(found: Sequence[Comparison]) -> list[str]:

@@ -103,7 +103,8 @@ def _from_steps(steps: Frame) -> Frame:
     out["num_steps"] = by_run["step"].max()
     held = has([f"memory/{role}_gib" for role in LASTING])
     out["trained_gib"] = out[[f"max:{name}" for name in held]].sum(axis=1, min_count=1)
-    for name in has(("actor/entropy", "completion/length_mean", "critic/explained_variance")):
+    signs = [c for c in steps if c.startswith("behaviour/")]
+    for name in [*has(("actor/entropy", "completion/length_mean", "critic/explained_variance")), *signs]:
         out[f"first:{name}"], out[f"last:{name}"] = by_run[name].first(), by_run[name].last()
     if "reward/mean" in steps:
         out["reward_drawdown"] = _drawdown(steps, "reward/mean")

@@ -24,6 +24,7 @@ from bench.session.record import Recorder
 from bench.settings.resolve import hardware_of
 from bench.stability import indices
 from bench.train import DivergedError
+from tasks.behaviours import observed
 from tasks.core import Split
 
 Weights = Iterator[tuple[str, Tensor]]
@@ -204,6 +205,7 @@ class Session:
                 "correct": r.score.correct,
                 "answer": r.score.answer,
                 "error": r.score.error,
+                "behaviours": dict(observed(self.config.task, r.problem, r.completion.text)),
             }
             for r in rollouts[: self.config.completions_per_step]
         ]

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any, cast
 
 from bench.config import RunConfig
-from bench.engines.build import adapters, in_dtype, reward_engine, rollout_engine, train_engine
+from bench.engines.build import adapters, in_dtype, reward_routes, rollout_engine, train_engine
 from bench.ground.errors import UserError
 from bench.ground.tree import Tree
 from bench.loop import Parts
@@ -66,7 +66,7 @@ class Loaded:
                 own_weights=config.rollout_lag > 0 or config.engine.shards_weights,
             )
             self.trainer = train_engine(config, self.model, self.tokenizer, ranks)
-            self.reward = reward_engine(config, self.device)
+            self.rewards = reward_routes(config, self.device)
             self._prove()
         self.load_cost = self.meter.take()
         self.trainer.clock.running = config.profile
@@ -88,7 +88,7 @@ class Loaded:
             trainer=self.trainer,
             meter=self.meter,
             work=self.work,
-            reward=self.reward,
+            rewards=self.rewards,
             ranks=self.ranks,
         )
 
@@ -123,7 +123,7 @@ class Loaded:
                 "group of its own (prompt/repeated_frac); fewer samples a step or more data would not repeat"
             )
         models = [role for role in self.trainer.memory() if role in ("policy", "critic", "reference")]
-        models += ["reward_model"] if self.reward is not None else []
+        models += ["reward_model"] * len(self.rewards)
         say(
             f"method   {self.chosen.algo_name}: {prompts} prompts x "
             f"{algo.group_size} a step, {algo.num_epochs * algo.num_minibatches} updates, lr {config.optimizer.lr:g}; "
@@ -211,6 +211,6 @@ class Loaded:
     def _shape(self) -> ModelShape | None:
         """Sizes to count work by; None where that of one of the models is not counted."""
         shape = countable(self.model.config)
-        if shape is None or (self.reward is not None and self.reward.shape is None):
+        if shape is None or any(route.engine.shape is None for route in self.rewards):
             return None
         return replace(shape, adapters=sum(p.numel() for p in adapter_parameters(self.model)))

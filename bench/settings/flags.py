@@ -29,6 +29,7 @@ SHORT = {
     "--zero": "--engine.zero",
     "--offload": "--engine.offload",
     "--reward-model": "--reward-model.path",
+    "--safety-model": "--safety-model.path",
 }
 RENAMED = {
     "train_engine": "engine.train",

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, cast
 
-from bench.config import ASSETS, EMBEDDED, SOURCES, RewardModelConfig, RunConfig
+from bench.config import ASSETS, EMBEDDED, SOURCES, RunConfig
 from bench.ground.defaults import OTHERS, OURS, ModelDefaults
 from bench.ground.errors import UserError
 from bench.ground.tree import Tree
@@ -15,6 +15,7 @@ from bench.machine.placement import Placement
 from bench.machine.presets import Preset, preset_for_run
 from bench.models.lora import settings_for
 from bench.settings.flags import Chosen
+from bench.settings.rewards import learned_rewards, renewal
 from tasks.core import Task
 from tasks.sources import bench_data
 
@@ -173,15 +174,12 @@ def check_models(config: RunConfig) -> None:
     Raises:
         UserError: says which, and what would do.
     """
-    rank, learned = config.lora.rank, config.reward_model
+    rank = config.lora.rank
     refuse_first(
         [
             (rank < 0, f"--lora.rank {rank}: must not be negative; 0 trains every weight"),
-            (
-                learned.path is None and learned != RewardModelConfig(),
-                "--reward-model.* weighs a learned reward: give --reward-model PATH",
-            ),
-            (learned.std <= 0, f"--reward-model.std {learned.std}: must be above 0"),
+            *learned_rewards(config),
+            *renewal(config),
         ]
     )
 

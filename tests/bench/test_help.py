@@ -15,6 +15,7 @@ from bench.config import RunConfig
 from bench.gate.config import CheckConfig
 from bench.machine.config import DoctorConfig
 from bench.pipeline.cold_start import ColdStart
+from bench.pipeline.plans import R1
 from bench.planner.config import PlanConfig
 from bench.report.config import ReportConfig
 from bench.session.eval_config import EvalCommand
@@ -22,7 +23,7 @@ from bench.study.config import CompareConfig
 from docs.generate_algorithms import field_docs
 from tasks import TASKS
 
-COMMANDS = (RunConfig, CompareConfig, EvalCommand, ReportConfig, CheckConfig, PlanConfig, DoctorConfig, ColdStart)
+COMMANDS = (RunConfig, CompareConfig, EvalCommand, ReportConfig, CheckConfig, PlanConfig, DoctorConfig, ColdStart, R1)
 CHOSEN = ("algo", "task")  # what `run` chooses by name: its own fields are the flags
 LEANING = re.compile(
     r"(Of|By|In|At|On|For|From|To|With|Than|As|Its|Their|It|They|Them|Such|Added|Subtracted|Multiplied|Divided"

@@ -1,15 +1,18 @@
 """Figures of a step, against numbers worked by hand."""
 
 import random
+from dataclasses import replace
 
 import pytest
 import torch
 
 from algorithms.core import Batch
-from bench.metrics import error_by_position, rollout_metrics
+from bench.metrics import behaviour_metrics, error_by_position, rollout_metrics
 from bench.rollout import Rollout
 from bench.work import Work
-from tasks.core import RewardWeights
+from tasks.core import Problem, RewardWeights
+from tasks.countdown import Countdown
+from tasks.gsm8k import Gsm8k
 from tests.bench.support import rollout
 
 
@@ -94,3 +97,34 @@ def test_the_critics_error_by_position() -> None:
     assert len(found) == 10
     assert found["critic/error_at/0.1"] == pytest.approx(1.0)
     assert found["critic/error_at/1.0"] == pytest.approx(0.1)
+
+
+def test_behaviours_of_right_and_wrong_completions_by_hand() -> None:
+    """Two right ones of 3 and 5 tokens with 2 verdicts in all, one wrong one of 4 tokens with a path given up."""
+    problem = Problem(id="c", prompt="q", reference="70: 4 15 10")
+
+    def made(text: str, tokens: int, *, correct: bool) -> Rollout:
+        plain = rollout(tokens=(1,) * tokens, correct=correct)
+        return replace(plain, problem=problem, completion=replace(plain.completion, text=text))
+
+    rows = [
+        made("<think>4*15=60+10=70 yes</think>", 3, correct=True),
+        made("<think>70-10=60. 4*15=60+10=70 yes</think>", 5, correct=True),
+        made("<think>4+15=19+10=29 4*10=40</think>", 4, correct=False),
+    ]
+    found = behaviour_metrics(Countdown(), rows)
+    assert found["behaviour/exact"] == 1
+    assert found["behaviour/right/verification"] == 1
+    assert found["behaviour/right_per_100_tokens/verification"] == pytest.approx(100 * 2 / 8)
+    assert found["behaviour/right/backward_chaining"] == 0.5
+    assert found["behaviour/right/subgoals"] == 0.5
+    assert found["behaviour/wrong/backtracking"] == 1
+    assert found["behaviour/wrong_per_100_tokens/backtracking"] == 25
+    assert found["behaviour/right/backtracking"] == 0
+
+
+def test_where_none_is_right_there_is_no_figure_of_right_ones() -> None:
+    found = behaviour_metrics(Gsm8k(), [rollout(correct=False)])
+    assert found["behaviour/exact"] == 0
+    assert [name for name in found if "right" in name] == []
+    assert found["behaviour/wrong/verification"] == 0

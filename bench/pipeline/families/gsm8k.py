@@ -48,7 +48,7 @@ def careless(problem: WordProblem, rng: random.Random) -> str:
     results: list[int] = []
     lines: list[str] = []
     for step in [*problem.steps, *_misled(problem, rng)]:
-        op, left, right_number = _misread(step, rng)
+        op, left, right_number = misread(step, rng)
         x, y = (n.value if n.step is None else results[n.step] for n in (left, right_number))
         if (op == "-" and y > x) or (op == "/" and y == 0):
             op = "+"
@@ -63,7 +63,8 @@ def careless(problem: WordProblem, rng: random.Random) -> str:
     return completion(thought, results[-1])
 
 
-def _misread(step: Step, rng: random.Random) -> tuple[str, Number, Number]:
+def misread(step: Step, rng: random.Random) -> tuple[str, Number, Number]:
+    """A step's operation and numbers as a careless reader takes them."""
     left, op, right_number, skill = step
     wrong = rng.random() < (RATE_MISREADING if skill == "rate" else MISREADING)
     if wrong and skill in ("fewer", "change", "rate"):

@@ -83,7 +83,10 @@ def test_shipped_models_load_and_match_their_provenance(name: str) -> None:
     assert hashlib.sha256(weights).hexdigest() == provenance["weights_sha256"]
     assert model.num_parameters() == provenance["num_parameters"]
     assert provenance["start"]["num_problems"] >= 500
-    assert provenance["start"]["sampled_format_ok"] >= 0.95
+    if name == "base":  # pretrained only: the form is what a cold start or a first RL has to bring
+        assert provenance["start"]["sampled_format_ok"] < 0.3
+    else:
+        assert provenance["start"]["sampled_format_ok"] >= 0.95
 
 
 def test_all_shipped_models_together_stay_small() -> None:

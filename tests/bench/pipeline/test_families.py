@@ -7,10 +7,13 @@ from itertools import islice
 
 import pytest
 
-from bench.pipeline.families import FAMILIES, competition_math, countdown, logic, programming
+from bench.pipeline.examples import unreadable
+from bench.pipeline.families import FAMILIES, base, competition_math, countdown, logic, programming
 from tasks.arithmetic import evaluate
 from tasks.competition_math import CompetitionMath
 from tasks.countdown import Countdown
+from tasks.gsm8k import Gsm8k
+from tasks.language import consistency
 from tasks.logic import Logic
 from tasks.procedural.functions import Function, functions
 
@@ -46,7 +49,7 @@ def test_right_completions_are_right_and_the_careless_are_not_test_problems(
     assert not {problem.prompt for problem in task().problems("test")} & set(shown)
 
 
-@pytest.mark.parametrize("name", sorted(FAMILIES))
+@pytest.mark.parametrize("name", sorted(FAMILIES.keys() - {"base"}))
 def test_faults_of_format_are_rare(name: str) -> None:
     texts = [d.careless for d in islice(FAMILIES[name].demonstrations(0), 2000)]
     formed = r"```python\n.*\n```" if name == "code" else r"<think>[^<]+</think>\\boxed\{.+\}"
@@ -166,3 +169,36 @@ def test_careless_programs_are_programs() -> None:
         text = programming.careless(function, rng)
         program = ast.parse(text.removeprefix("```python\n").removesuffix("\n```"))
         assert [type(part) for part in program.body] == [ast.FunctionDef]
+
+
+# the base, which was pretrained only
+
+
+def test_the_base_reads_what_it_says_it_does() -> None:
+    """Shares over 4000 texts, against the constants that the docstring names."""
+    read = list(islice(FAMILIES["base"].demonstrations(0), 4000))
+    problems = [d for d in read if "=" in d.right]
+    assert 1 - len(problems) / len(read) == pytest.approx(base.NOTES, abs=0.03)
+    thoughtful = [d for d in problems if d.careless.startswith("<think>")]
+    assert len(thoughtful) / len(problems) == pytest.approx(base.THOUGHTFUL, abs=0.03)
+    shares = [consistency(d.careless.replace("<think>", "")) for d in problems]
+    assert sum(share == 0 for share in shares) / len(shares) == pytest.approx(base.GERMAN, abs=0.06)
+    assert sum(share is not None and 0 < share < 1 for share in shares) / len(shares) > 0.1
+    mended = sum("wait " in d.careless or "halt " in d.careless for d in problems)
+    steps = sum(d.right.count("=") for d in problems)
+    assert mended / steps == pytest.approx(base.SLIP * base.MENDED, abs=0.02)
+
+
+def test_what_is_right_for_the_base_is_right_english_and_readable() -> None:
+    """On word problems by the task's verdict, on notes by their worth."""
+    judge, asked = Gsm8k(), {problem.prompt: problem for problem in Gsm8k().problems("train")}
+    seen = 0
+    for d in islice(FAMILIES["base"].demonstrations(0), 3000):
+        if d.prompt in asked:
+            score = judge.score(asked[d.prompt], d.right)
+            assert score.correct
+            assert score.format_ok
+            assert score.language == 1
+            seen += 1
+        assert unreadable(d.right, boxed="=" in d.right) is None
+    assert seen

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from bench.engines.hf import HFRollout
 from bench.engines.reward import ClassifierReward, padding
 from bench.ground.errors import UserError
 from bench.ground.words import GIB
-from bench.metrics import reward_parts
+from bench.metrics import reward_parts, rollout_metrics
 from bench.models import flops
 from bench.models.load import load_model, load_tokenizer
 from bench.models.shape import ModelShape
@@ -29,8 +30,10 @@ from bench.pipeline.reward_model import (
     train_reward_model,
 )
 from bench.ranks import ALONE
-from bench.reward import Conversation, rewarded
-from bench.rollout import generate, score
+from bench.reward import Conversation, Route, rewarded, routed
+from bench.rollout import Rollout, generate, score
+from bench.settings.flags import parse
+from bench.settings.resolve import resolve
 from bench.work import scoring_work
 from tasks import TASKS
 from tests.bench.small_runs import SMALL, rows, run
@@ -101,7 +104,7 @@ def test_rewards_by_hand(config: RewardModelConfig, rewards: list[float]) -> Non
     rules = [1.1, 0.0, 1.0]
     made = [rollout(f"p{i}", reward=r, correct=r > 0.5) for i, r in enumerate(rules)]
     scorer = Fixed([2.0, -1.0, 0.5])
-    mixed = rewarded(made, scorer, config)
+    mixed = rewarded(made, Route(scorer, config))
     assert [r.score.reward for r in mixed] == pytest.approx(rewards)
     assert [r.score.correct for r in mixed] == [True, False, True]  # the task's verdict stands
     assert scorer.seen == [("q", "t")] * 3
@@ -110,6 +113,50 @@ def test_rewards_by_hand(config: RewardModelConfig, rewards: list[float]) -> Non
     assert parts["reward/model_mean"] == pytest.approx(0.5)
     assert parts["reward/model_std"] == pytest.approx(1.5)
     assert reward_parts(made) == {}
+
+
+def asked(kind: str | None, text: str, reward: float) -> Rollout:
+    plain = rollout(reward=reward)
+    problem = replace(plain.problem, meta={} if kind is None else {"kind": kind})
+    return replace(plain, problem=problem, completion=replace(plain.completion, text=text))
+
+
+def test_each_kind_of_prompt_has_its_own_reward_and_its_parts_are_kept() -> None:
+    """A problem keeps its rules; helpful summaries and whole harmful completions go each to its model."""
+    made = [
+        asked("reasoning", "<think>a</think>1", 1.1),
+        asked("helpful", "<think>b</think>Dear Mia.", 0.1),
+        asked("harmful", "<think>c</think>No.", 0.05),
+        asked("helpful", "Hello.", 0.0),
+        asked(None, "d", 0.7),
+    ]
+    helpful, harmful = Fixed([2.0, -1.0]), Fixed([4.0])
+    config = RewardModelConfig(path="x", rules_weight=1.0, mean=1.0, std=2.0, kinds=("helpful",), reads="summary")
+    routes = [
+        Route(helpful, config),
+        Route(harmful, RewardModelConfig(path="y", weight=0.5, kinds=("harmful",))),
+    ]
+    judged = routed(made, routes)
+    assert [r.score.reward for r in judged] == pytest.approx([1.1, 0.1 + 0.5, 2.0, 0.0 - 1.0, 0.7])
+    assert [r.model_reward for r in judged] == [None, 2.0, 4.0, -1.0, None]
+    assert [r.rules_reward for r in judged] == [None, 0.1, 0.05, 0.0, None]
+    assert helpful.seen == [("q", "Dear Mia."), ("q", "Hello.")]
+    assert harmful.seen == [("q", "<think>c</think>No.")]
+    row = rollout_metrics(judged, 1)
+    assert row["reward/by_kind/helpful"] == pytest.approx(-0.2)
+    assert row["reward/model_by_kind/helpful"] == pytest.approx(0.5)
+    assert row["reward/model_by_kind/reasoning"] is None
+
+
+def test_two_models_for_one_kind_are_refused() -> None:
+    both = ["--reward-model", "a", "--safety-model", "b"]
+    with pytest.raises(UserError, match="would judge the same prompts"):
+        resolve(parse(both))
+    with pytest.raises(UserError, match="would judge the same prompts"):
+        resolve(parse([*both, "--reward-model.kinds", "x", "y", "--safety-model.kinds", "y"]))
+    resolve(parse([*both, "--reward-model.kinds", "x", "--safety-model.kinds", "y"]))
+    with pytest.raises(UserError, match="give --safety-model PATH"):
+        resolve(parse(["--safety-model.weight", "2"]))
 
 
 # --- how a text is read
@@ -152,9 +199,11 @@ def test_memory_and_work_are_counted(tmp_path: Path) -> None:
     scorer.score(TALKS)
     shape = ModelShape.from_config(scorer.model.config)
     lengths = [len(scorer.encode(talk)) for talk in TALKS]
-    assert scoring_work(scorer, ALONE) == {"reward_model": flops.forward_flops(shape, lengths, [0] * 3, head=1)}
-    assert scoring_work(scorer, ALONE) == {"reward_model": 0}
-    assert scoring_work(None, ALONE) == {}
+    assert scoring_work([Route(scorer, RewardModelConfig(path="x"))], ALONE) == {
+        "reward_model": flops.forward_flops(shape, lengths, [0] * 3, head=1)
+    }
+    assert scoring_work([Route(scorer, RewardModelConfig(path="x"))], ALONE) == {"reward_model": 0}
+    assert scoring_work([], ALONE) == {}
     parameters = sum(p.numel() for p in scorer.model.parameters())
     assert scorer.memory() == 4 * parameters + shape.rotary_bytes
 

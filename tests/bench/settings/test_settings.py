@@ -10,7 +10,7 @@ from bench import config
 from bench.cli import main
 from bench.ground.defaults import default_of
 from bench.ground.errors import UserError
-from bench.ground.tree import fingerprint
+from bench.ground.tree import LATER, fingerprint, plain, without
 from bench.settings.flags import from_tree, parse, to_toml
 from bench.settings.resolve import resolve
 
@@ -97,6 +97,33 @@ def test_what_does_not_change_a_run_does_not_change_its_fingerprint() -> None:
     base = resolve(parse([])).tree()
     assert fingerprint(resolve(parse(["--out", "elsewhere", "--quiet"])).tree()) == fingerprint(base)
     assert fingerprint(resolve(parse(["--seed", "1"])).tree()) != fingerprint(base)
+
+
+def test_a_setting_that_came_later_leaves_old_fingerprints_as_they_were() -> None:
+    """A record of before lacks it, and is the same run as one that has it at the value of before."""
+    now = resolve(parse([])).tree()
+    before = without(now, "safety_model", now["safety_model"])
+    for name, value in LATER.items():
+        before = without(before, name, plain(value))
+    assert set(before) == set(now) - {"reference_updates", "safety_model"}
+    assert "language" not in before["task"]["weights"]
+    assert fingerprint(before) == fingerprint(now)
+    changed = resolve(parse(["--reference-updates", "8"])).tree()
+    assert fingerprint(changed) != fingerprint(now)
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--reference-updates", "-1"], "must be 0 or more"),
+        (["--reference-updates", "8", "--algo", "dr_grpo"], "reads no reference"),
+        (["--reference-updates", "8", "--engine", "deepspeed"], "needs --engine torch"),
+        (["--reference-updates", "8", "--lora.rank", "4"], "the reference is the base itself"),
+    ],
+)
+def test_a_reference_that_cannot_be_renewed_is_refused(flags: list[str], message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        resolve(parse(flags))
 
 
 def test_list_shows_methods_tasks_and_what_recipes_change(capsys: pytest.CaptureFixture[str]) -> None:
