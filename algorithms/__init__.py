@@ -9,6 +9,7 @@ from algorithms.gspo import GSPO
 from algorithms.ppo import PPO
 from algorithms.reinforce_pp import ReinforcePP, ReinforcePPBaseline
 from algorithms.rloo import RLOO
+from algorithms.step_grpo import StepGRPO
 from algorithms.vapo import VAPO
 
 ALGORITHMS: dict[str, type[Algorithm]] = {
@@ -22,4 +23,5 @@ ALGORITHMS: dict[str, type[Algorithm]] = {
     "gspo": GSPO,
     "cispo": CISPO,
     "vapo": VAPO,
+    "step_grpo": StepGRPO,
 }

@@ -46,6 +46,8 @@ class Scored(Rows):
     truncated: Tensor  # (B,) bool; cut at the generation budget, no end-of-sequence token
     lengths: Tensor  # (B,) long; generated tokens, end-of-sequence token included
     max_new_tokens: int  # the generation budget L
+    token_rewards: Tensor | None = None  # (B, T) of these rewards what each token earned; None: all at the end
+    steps: Tensor | None = None  # (B, T) long; which of the completion's paid steps a token belongs to, from 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,6 +94,9 @@ class Algorithm:
 
     formula_version: ClassVar[int] = 1
     """Raised when the same settings begin to compute something else; golden gradients are stored under it."""
+
+    reads_token_rewards: ClassVar[bool] = False
+    """Whether credit goes by where a task pays a reward; a method without takes each completion's sum."""
 
     group_size: int = 8
     """Completions sampled for each prompt."""

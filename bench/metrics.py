@@ -100,9 +100,9 @@ def critic_metrics(batch: Batch, targets: Targets) -> Row:
 def error_by_position(batch: Batch) -> Row:
     """Mean |value - Monte-Carlo return| by tenths of the completion: `critic/error_at/0.1` is its first tenth.
 
-    The return is the trained reward at the end, undiscounted, without what a KL in the reward costs.
+    The return is the trained reward that is still to come, undiscounted, without what a KL in the reward costs.
     """
-    errors = (required(batch.values) - batch.rewards[:, None]).abs()
+    errors = (required(batch.values) - to_go(batch)).abs()
     steps = torch.arange(batch.mask.shape[1])
     tenth = (10 * steps / batch.lengths[:, None]).long()  # (B, T)
     row: Row = {}
@@ -111,6 +111,11 @@ def error_by_position(batch: Batch) -> Row:
         if here.any():
             row[f"critic/error_at/{(i + 1) / 10}"] = token_mean(errors, here)
     return row
+
+
+def to_go(batch: Batch) -> Tensor:
+    """(B, T) the reward from each token on."""
+    return ops.paid(batch.rewards, batch.token_rewards, batch.mask).flip(1).cumsum(1).flip(1)
 
 
 def token_mean(x: Tensor, mask: Tensor) -> float:

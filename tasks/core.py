@@ -34,6 +34,9 @@ class Score:
     answer: str | None = None  # what was read out of the completion, for audit
     error: str | None = None  # "timeout", "unparseable", ...: why no verdict could be reached
     rule: str | None = None  # which rule decided: "box", "marker", "last-number", ...
+    earned: tuple[tuple[int, float], ...] = ()
+    """Parts of the reward where they were earned, in order: each at the end, in characters of the completion, of the
+    step that it judges, one that earned nothing with 0. They add up to `reward`. Empty: all at the end."""
 
 
 @runtime_checkable
@@ -42,6 +45,14 @@ class Task(Protocol):
 
     def problems(self, split: Split) -> Sequence[Problem]: ...
     def score(self, problem: Problem, completion: str) -> Score: ...
+
+
+@runtime_checkable
+class PaysOnTheWay(Protocol):
+    """A task that can say where in a completion its reward is earned, in `Score.earned`, and whether it does so."""
+
+    @property
+    def pays_as_earned(self) -> bool: ...
 
 
 @runtime_checkable

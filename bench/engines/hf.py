@@ -68,6 +68,10 @@ class HFRollout:
         """Token ids of a user message in the chat template."""
         return encode(self.tokenizer, prompt)
 
+    def decode(self, token_ids: Sequence[int]) -> str:
+        """The text of generated tokens."""
+        return str(self.tokenizer.decode(list(token_ids), skip_special_tokens=False))
+
     def load_weights(self, weights: Iterator[tuple[str, Tensor]]) -> None:
         """Copy what is not already the same storage."""
         own = dict(self.model.named_parameters())
@@ -188,7 +192,7 @@ class HFRollout:
                     token_ids=ids,
                     logprobs=logprobs[:length],
                     sampling_logprobs=sampling_logprobs[:length],
-                    text=str(self.tokenizer.decode(ids[:-1] if stopped else ids, skip_special_tokens=False)),
+                    text=self.decode(ids[:-1] if stopped else ids),
                     finish_reason="stop" if stopped else "length",
                 )
             )

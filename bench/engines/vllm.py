@@ -72,6 +72,10 @@ class VLLMRollout:
         """Token ids of a user message in the chat template."""
         return encode(self.tokenizer, prompt)
 
+    def decode(self, token_ids: Sequence[int]) -> str:
+        """The text of generated tokens."""
+        return str(self.tokenizer.decode(list(token_ids), skip_special_tokens=False))
+
     def load_weights(self, weights: Iterator[tuple[str, Tensor]]) -> None:
         """Hand the weights over by files in shared memory, a bucket at a time: one way for any device and any split."""
         self.remote.call("wake")
@@ -101,7 +105,7 @@ class VLLMRollout:
             token_ids=ids,
             logprobs=drawn.logprobs,
             sampling_logprobs=[0.0] * len(ids) if sampling.temperature == 0 else drawn.sampling_logprobs,
-            text=str(self.tokenizer.decode(ids[:-1] if stopped else ids, skip_special_tokens=False)),
+            text=self.decode(ids[:-1] if stopped else ids),
             finish_reason="stop" if stopped else "length",
         )
 

@@ -71,7 +71,7 @@ METRICS = _table(
     critic/explained_variance | 1 | token | 1 - Var(return - value) / Var(return), before the update.
     critic/value_mean | reward | token | Before the update.
     critic/return_mean | reward | token | The regression target.
-    critic/error_at/* | reward | token | Mean absolute difference of value and the completion's reward, by tenths of the completion.
+    critic/error_at/* | reward | token | Mean absolute difference of value and the reward still to come, by tenths of the completion.
     time/sync_s | s | step | Handing the weights to the sampler.
     time/rollout_s | s | step | Generation, all rounds.
     time/score_s | s | step | Verdicts.

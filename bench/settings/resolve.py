@@ -44,7 +44,7 @@ def resolve(chosen: Chosen, processes: int = 1) -> Chosen:
             train="deepspeed" if processes > 1 else hardware.train_engine,
             zero=default_stage(config, hardware),
         ),
-        sampling=given_or(config.sampling, max_new_tokens=defaults.max_new_tokens),
+        sampling=given_or(config.sampling, max_new_tokens=answer_budget(config)),
         optimizer=given_or(config.optimizer, lr=defaults.lr),
         critic=given_or(config.critic, lr=defaults.critic_lr),
         lora=settings_for(config.model, config.lora),
@@ -64,6 +64,12 @@ def given_or(settings: Any, **defaults: Any) -> Any:  # noqa: ANN401 - any part 
 def model_defaults(model: str) -> ModelDefaults:
     """What None stands for in the settings that depend on the model."""
     return OURS if is_embedded(model) else OTHERS
+
+
+def answer_budget(config: RunConfig) -> int:
+    """What None stands for in `max_new_tokens`: what a task says that its embedded model needs, else the model's."""
+    own = getattr(config.task, "longest_answer", None) if is_embedded(config.model) else None
+    return model_defaults(config.model).max_new_tokens if own is None else own
 
 
 def default_stage(config: RunConfig, hardware: Preset) -> Literal[0, 1, 2, 3]:
