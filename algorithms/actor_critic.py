@@ -6,7 +6,7 @@ from typing import ClassVar, Literal
 
 from torch import Tensor
 
-from algorithms import ops
+from algorithms import credit, ops
 from algorithms.core import Batch, Need, Targets, TokenLoss, required
 from algorithms.policy_gradient import PolicyGradient
 
@@ -61,19 +61,19 @@ class ActorCritic(PolicyGradient):
 
     def estimate(self, batch: Batch, lam: float | Tensor) -> Tensor:
         """(B, T) advantages by GAE, before whitening."""
-        rewards = ops.paid(batch.rewards, batch.token_rewards, batch.mask) - self.kl_cost(batch)
+        rewards = credit.paid(batch.rewards, batch.token_rewards, batch.mask) - self.kl_cost(batch)
         values = required(batch.values)
         if self.gae_over == "token":
             return ops.gae(rewards, values, batch.mask, self.gamma, lam)
-        return ops.gae_by_step(rewards, values, batch.mask, self.gamma, lam, self.steps(batch))
+        return credit.gae_by_step(rewards, values, batch.mask, self.gamma, lam, self.steps(batch))
 
     def baseline(self, batch: Batch) -> Tensor:
         """(B, T) what an advantage is over: the value of the token, or of its step's first."""
         values = required(batch.values)
-        return values if self.gae_over == "token" else ops.value_by_step(values, batch.mask, self.steps(batch))
+        return values if self.gae_over == "token" else credit.value_by_step(values, batch.mask, self.steps(batch))
 
     def steps(self, batch: Batch) -> Tensor:
-        return ops.step_index(batch.steps, batch.mask)
+        return credit.step_index(batch.steps, batch.mask)
 
     def value_loss(self, values: Tensor, batch: Batch, targets: Targets) -> TokenLoss:
         old, returns = required(batch.values), required(targets.returns)

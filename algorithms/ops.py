@@ -10,6 +10,7 @@ from algorithms.core import Aggregation
 KLEstimator = Literal["k1", "k2", "k3"]
 Spread = Literal["sample", "population", "batch", "none"]
 Level = Literal["token", "sequence"]
+CorrectionLevel = Literal["token", "sequence", "geometric"]
 
 
 def whiten(x: Tensor, mask: Tensor) -> Tensor:
@@ -41,16 +42,10 @@ def group_mean(x: Tensor, group: Tensor) -> Tensor:
     return (total / size)[index]
 
 
-def less_group_mean_by_column(x: Tensor, taken: Tensor, group: Tensor) -> Tensor:
-    """Each column less its group's mean over the rows that have it: (B, K), (B, K) bool, (B,) -> (B, K).
-
-    In float64, as `group_mean`; 0 where a row has no such column.
-    """
+def group_max(x: Tensor, group: Tensor) -> Tensor:
+    """Largest value of each row's group: (B,), (B,) -> (B,)."""
     _, index = group.unique(return_inverse=True)
-    cell = index[:, None] * x.shape[1] + torch.arange(x.shape[1], device=x.device)
-    centred = torch.zeros(x.shape, dtype=torch.float64, device=x.device)
-    centred[taken] = x[taken] - group_mean(x[taken], cell[taken])
-    return centred
+    return x.new_zeros(int(index.max()) + 1).scatter_reduce(0, index, x, "amax", include_self=False)[index]
 
 
 def group_size(group: Tensor) -> Tensor:
@@ -80,33 +75,6 @@ def at_last_token(x: Tensor, mask: Tensor) -> Tensor:
     return x.new_zeros(mask.shape).scatter(1, last[:, None], x[:, None]) * mask
 
 
-def paid(rewards: Tensor, token_rewards: Tensor | None, mask: Tensor) -> Tensor:
-    """Each token's share of its completion's reward: (B,), (B, T) or None, (B, T) -> (B, T).
-
-    What `token_rewards` leave of `rewards` is paid at the last token: all of it without them, and what shaping added.
-    """
-    if token_rewards is None:
-        return at_last_token(rewards, mask)
-    return token_rewards + at_last_token(rewards - token_rewards.sum(dim=1), mask)
-
-
-def by_step(x: Tensor, steps: Tensor, mask: Tensor) -> Tensor:
-    """Sums over the tokens of each step: (B, T), (B, T) long, (B, T) -> (B, K)."""
-    sums = x.new_zeros(len(x), int(steps.max()) + 1 if steps.numel() else 1)
-    return sums.scatter_add(1, steps, x * mask)
-
-
-def first_of_step(steps: Tensor, mask: Tensor) -> Tensor:
-    """(B, T) bool: the first token of each step."""
-    before = torch.nn.functional.pad(steps, (1, 0), value=-1)[:, :-1]
-    return mask & (before != steps)
-
-
-def step_index(steps: Tensor | None, mask: Tensor) -> Tensor:
-    """(B, T) long: the step of each token; without steps a completion is one step."""
-    return torch.zeros_like(mask, dtype=torch.long) if steps is None else steps
-
-
 def gae(rewards: Tensor, values: Tensor, mask: Tensor, gamma: float, lam: float | Tensor) -> Tensor:
     """Generalized advantage estimation (arXiv:1506.02438), V = 0 past the last token: (B, T).
 
@@ -124,23 +92,6 @@ def gae(rewards: Tensor, values: Tensor, mask: Tensor, gamma: float, lam: float 
         next_value = values[:, t]
         advantages[:, t] = next_advantage
     return advantages * mask
-
-
-def gae_by_step(
-    rewards: Tensor, values: Tensor, mask: Tensor, gamma: float, lam: float | Tensor, steps: Tensor
-) -> Tensor:
-    """`gae` over steps of several tokens, what a step got on each of its tokens: (B, T).
-
-    A step's reward is the sum of its tokens', its value that of its first token. At one token a step it is `gae`.
-    """
-    earned, start = by_step(rewards, steps, mask), by_step(values, steps, first_of_step(steps, mask))
-    taken = by_step(mask.to(values.dtype), steps, mask) > 0
-    return gae(earned, start, taken, gamma, lam).gather(1, steps) * mask
-
-
-def value_by_step(values: Tensor, mask: Tensor, steps: Tensor) -> Tensor:
-    """The value of each step's first token on all of its tokens: (B, T)."""
-    return by_step(values, steps, first_of_step(steps, mask)).gather(1, steps) * mask
 
 
 def kl(logprobs: Tensor, ref_logprobs: Tensor, estimator: KLEstimator) -> Tensor:
@@ -197,20 +148,27 @@ def correction_weight(
     old_logprobs: Tensor,
     rollout_logprobs: Tensor,
     mask: Tensor,
-    level: Level,
+    level: CorrectionLevel,
     mode: Literal["truncate", "mask"],
     cap: float,
+    floor: float = 0.0,
 ) -> Tensor:
     """Importance weight pi_old / pi_sampler where trainer and sampler differ, a constant: (B, T).
 
-    The weight is a token's, or the product over the completion; above `cap` it becomes
-    `cap` (truncate) or 0 (mask).
+    The weight is a token's, or the product over the completion. Above `cap` it becomes `cap` (truncate) or 0 (mask),
+    below `floor` likewise `floor` or 0. At level geometric the weight is a token's, and 0 on a whole completion whose
+    geometric mean of weights is out of bounds.
     """
     log_ratio = (old_logprobs - rollout_logprobs) * mask
     if level == "sequence":
         log_ratio = log_ratio.sum(dim=1, keepdim=True).expand_as(log_ratio)
-    weight = log_ratio.exp()
-    weight = weight.clamp(max=cap) if mode == "truncate" else weight.masked_fill(weight > cap, 0.0)
+    judged = weight = log_ratio.exp()
+    if level == "geometric":
+        judged = (log_ratio.sum(dim=1, keepdim=True) / mask.sum(dim=1, keepdim=True).clamp(min=1)).exp()
+    if mode == "truncate":
+        weight = weight.clamp(min=floor, max=cap)
+    else:
+        weight = weight.masked_fill((judged > cap) | (judged < floor), 0.0)
     return (weight * mask).detach()
 
 

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from algorithms import ops
+from algorithms import credit, ops
 from algorithms.core import Batch, Targets
 from algorithms.policy_gradient import ClippedPolicyGradient
 
@@ -37,13 +37,13 @@ class StepGRPO(ClippedPolicyGradient):
             yield f"group_size must be at least 2: the group's mean is the baseline, got {self.group_size}"
 
     def targets(self, batch: Batch) -> Targets:
-        steps = ops.step_index(batch.steps, batch.mask)
-        rewards = ops.paid(batch.rewards, batch.token_rewards, batch.mask) - self.kl_cost(batch)
-        earned = ops.by_step(rewards, steps, batch.mask)
-        taken = ops.by_step(batch.mask.to(rewards.dtype), steps, batch.mask) > 0
+        steps = credit.step_index(batch.steps, batch.mask)
+        rewards = credit.paid(batch.rewards, batch.token_rewards, batch.mask) - self.kl_cost(batch)
+        earned = credit.by_step(rewards, steps, batch.mask)
+        taken = credit.by_step(batch.mask.to(rewards.dtype), steps, batch.mask) > 0
         if self.reach == "rest":
             earned = earned.flip(1).cumsum(1).flip(1)
-        over_mean = ops.less_group_mean_by_column(earned, taken, batch.group)
+        over_mean = credit.less_group_mean_by_column(earned, taken, batch.group)
         advantages = over_mean.gather(1, steps) * batch.mask
         if self.scale == "batch":
             advantages = advantages / (ops.token_spread(advantages, self.counted(batch)) + 1e-8)

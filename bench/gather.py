@@ -1,7 +1,7 @@
 """One step's rollouts: prompts asked until the batch holds as many groups as the method keeps."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from algorithms.core import Scored
 from bench.batch import scored
@@ -67,9 +67,18 @@ def generated(parts: Parts, state: State, stream: ProblemStream, num_prompts: in
         with parts.meter.phase("reward_model"):
             judged = rewarded(judged, parts.reward, config.reward_model)
     with parts.meter.phase("score"):
+        if config.truncated_is_wrong:
+            judged = [without_truncated(r) for r in judged]
         judged = place_rewards(judged, parts.sampler)
         groups = [judged[i : i + size] for i in range(0, len(judged), size)]
         return [rollout for group in parts.ranks.collect(groups) for rollout in group]
+
+
+def without_truncated(rollout: Rollout) -> Rollout:
+    """A completion that was cut off as one that is wrong and earned nothing; any other as it is."""
+    if rollout.completion.finish_reason != "length":
+        return rollout
+    return replace(rollout, score=replace(rollout.score, reward=0.0, correct=False, earned=()))
 
 
 def no_signal(scores: Scored, rounds: int) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from algorithms import ops
+from algorithms import credit, ops
 from algorithms.core import Batch, Targets, required
 from bench.batch import scored
 from bench.rollout import Rollout
@@ -115,7 +115,7 @@ def error_by_position(batch: Batch) -> Row:
 
 def to_go(batch: Batch) -> Tensor:
     """(B, T) the reward from each token on."""
-    return ops.paid(batch.rewards, batch.token_rewards, batch.mask).flip(1).cumsum(1).flip(1)
+    return credit.paid(batch.rewards, batch.token_rewards, batch.mask).flip(1).cumsum(1).flip(1)
 
 
 def token_mean(x: Tensor, mask: Tensor) -> float:

@@ -3,7 +3,7 @@ r"""Chain: K independent look-ups in one completion, so that credit by token has
     Look up: Aa ko Ab mi        Aa ko F; Ab mi B;
 
 The prompt names K labels, in order, with a key each, all different; a step of the completion repeats label and key, and
-names the letter that the key stands for, which no prompt tells: a fixed table has to be learnt. A step is right where
+names the letter that the two stand for, which no prompt tells: a fixed table has to be learnt. A step is right where
 all of it is, whatever the steps before it were. Keys are drawn evenly, so every prompt of one K is equally hard, and
 the variance between completions of one prompt is all of the variance.
 """
@@ -25,19 +25,20 @@ PROMPT = "Look up:"
 TOKENS_A_STEP = 4  # of the embedded model: label, key, letter, semicolon
 
 
-def table() -> dict[str, str]:
-    """The letter of each key, the same for every run: each of the letters stands for as many keys."""
+def column(number: int) -> dict[str, str]:
+    """One column of the table, the same for every run: the letter of each key, each letter for as many keys."""
     letters = [*LETTERS] * (len(KEYS) // len(LETTERS))
-    random.Random("chain").shuffle(letters)
+    random.Random(f"chain {number}").shuffle(letters)
     return dict(zip(KEYS, letters, strict=True))
 
 
-TABLE = table()
+COLUMNS = [column(number) for number in range(4)]
+TABLE = {label: COLUMNS[i % len(COLUMNS)] for i, label in enumerate(LABELS)}  # every fourth label reads one column
 
 
 def step(label: str, key: str) -> str:
     """A step as it is right."""
-    return f" {label} {key} {TABLE[key]}"
+    return f" {label} {key} {TABLE[label][key]}"
 
 
 @dataclass(frozen=True, kw_only=True)

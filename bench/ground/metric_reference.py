@@ -58,6 +58,7 @@ METRICS = _table(
     actor/ratio | ratio | token | pi / pi_old, as the method defines it.
     actor/clip_frac | share | token | Tokens whose gradient the clip removed.
     actor/dual_clip_frac | share | token | Tokens on the dual clip's bound.
+    actor/dropped_frac | share | token | Tokens that a filter left without a gradient: the correction's mask, or SAO's on the ratio to the sampler.
     actor/kl | nats | token | k3 estimate of KL(pi_old, pi), mean over the step's updates.
     actor/kl_max | nats | step | The largest of any update.
     actor/kl_ref | nats | token | k3 estimate of KL(pi, reference). Absent where no reference is held.

@@ -122,21 +122,8 @@ def check(config: RunConfig) -> None:
         UserError: says which, and what would do.
     """
     _, group = config.parsed_budget, config.algo.group_size  # the first refuses what cannot be read
-    positive = {
-        "samples-per-step": config.samples_per_step,
-        "sampling.max-new-tokens": config.sampling.generation_budget,
-        "sampling.temperature": config.sampling.temperature,
-        "sampling.top-p": config.sampling.top_p,
-        "engine.micro-batch-tokens": config.engine.tokens_at_once,
-        "engine.rollout-batch-size": config.engine.rollout_batch_size,
-        "engine.rollout-memory": config.engine.rollout_memory,
-        "engine.tensor-parallel": config.engine.tensor_parallel,
-        "checkpoint-every": config.checkpoint_every,
-        "critic.num-epochs": config.critic.num_epochs,
-        "critic.num-minibatches": config.critic.num_minibatches,
-    }
     near = group * max(1, round(config.samples_per_step / group))
-    rules = [(value <= 0, f"--{name} {value}: must be above 0") for name, value in positive.items()]
+    rules = [(value <= 0, f"--{name} {value}: must be above 0") for name, value in sizes(config).items()]
     rules += [(not math.isfinite(rate), f"--{name} {rate}: must be a number") for name, rate in rates(config).items()]
     rules += [
         (config.sampling.top_p > 1, f"--sampling.top-p {config.sampling.top_p}: must lie in (0, 1]"),
@@ -155,6 +142,24 @@ def check(config: RunConfig) -> None:
         ),
     ]
     refuse_first(rules)
+
+
+def sizes(config: RunConfig) -> dict[str, float]:
+    """Settings that must be above 0."""
+    return {
+        "samples-per-step": config.samples_per_step,
+        "sampling.max-new-tokens": config.sampling.generation_budget,
+        "sampling.temperature": config.sampling.temperature,
+        "sampling.top-p": config.sampling.top_p,
+        "engine.micro-batch-tokens": config.engine.tokens_at_once,
+        "engine.rollout-batch-size": config.engine.rollout_batch_size,
+        "optimizer.eps": config.optimizer.eps,
+        "engine.rollout-memory": config.engine.rollout_memory,
+        "engine.tensor-parallel": config.engine.tensor_parallel,
+        "checkpoint-every": config.checkpoint_every,
+        "critic.num-epochs": config.critic.num_epochs,
+        "critic.num-minibatches": config.critic.num_minibatches,
+    }
 
 
 def rates(config: RunConfig) -> dict[str, float]:

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from algorithms import ALGORITHMS, ops
+from algorithms import ALGORITHMS, credit
 from algorithms.core import Batch
 from algorithms.ppo import PPO
 from algorithms.step_grpo import StepGRPO
@@ -96,5 +96,5 @@ def at_first(batch: Batch) -> Tensor:
 
 def test_what_shaping_adds_is_paid_at_the_end() -> None:
     batch = stepped()
-    found = ops.paid(batch.rewards - 1, batch.token_rewards, batch.mask)
+    found = credit.paid(batch.rewards - 1, batch.token_rewards, batch.mask)
     assert found.tolist() == [[0, 1, 0, -1, 0], [0, 0, 0, 0.5, -1]]
