@@ -205,6 +205,16 @@ def check(arguments: Arguments) -> int:
     return command(flags(CheckConfig, arguments, prog="python -m bench check", default=default))
 
 
+def gradient(arguments: Arguments) -> int:
+    """Variance and direction of methods' gradients at fixed weights, without training"""
+    from bench.gradient.command import GradientConfig, gradient_command
+    from bench.settings.flags import flags
+
+    without_hub()
+    quieten()
+    return gradient_command(flags(GradientConfig, arguments, prog="python -m bench gradient"))
+
+
 def pipeline(arguments: Arguments) -> int:
     """cold-start: rebuild an embedded model from nothing"""
     from bench.ground.errors import nearest
@@ -225,6 +235,7 @@ COMMANDS: dict[str, Callable[[Arguments], int]] = {
     "report": report,
     "check": check,
     "plan": plan,
+    "gradient": gradient,
     "pipeline": pipeline,
     "list": show_list,
     "doctor": doctor,
