@@ -11,7 +11,7 @@ from bench.gather import gather
 from bench.ground.budget import Budget
 from bench.ground.words import COUNTERS, FLOPS, STEP_PHASES
 from bench.meter import Phase
-from bench.metrics import advantage_metrics, batch_metrics, critic_metrics, rollout_metrics
+from bench.metrics import advantage_metrics, batch_metrics, critic_metrics, rollout_metrics, selection_metrics
 from bench.parts import Parts, State
 from bench.rates import schedule
 from bench.rollout import Rollout
@@ -84,6 +84,7 @@ def one_step(parts: Parts, state: State, progress: float) -> Step:
     row = {"step": state.step} | rollout_metrics(rollouts, algorithm.group_size) | batch_metrics(batch, kept)
     row["reward/shaped_frac"] = float((scores.rewards != plain.rewards).float().mean())
     row["data/discarded_signal_frac"] = (gathered.num_kept - len(kept)) / len(rollouts)
+    row |= selection_metrics(rollouts, kept)
     row |= advantage_metrics(batch, targets) | critic_metrics(batch, targets) | updated
     work = parts.work.step(
         rollouts, kept, algorithm, config, scoring_work(parts.reward, parts.ranks), policy_updated=num_updates > 0
