@@ -159,12 +159,12 @@ def doctor(arguments: Arguments) -> int:
 def evaluate(arguments: Arguments) -> int:
     """Evaluate a model, a checkpoint or a run on held-out problems"""
     without_hub()
-    from bench.session.eval import EvalCommand, examine
+    from bench.session.eval import EvalCommand, examine_model
     from bench.settings.flags import flags, long_names
 
     command = flags(EvalCommand, long_names(arguments), prog="python -m bench eval")
     quieten()
-    return examine(command)
+    return examine_model(command)
 
 
 def compare(arguments: Arguments) -> int:

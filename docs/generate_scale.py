@@ -7,13 +7,13 @@ from pathlib import Path
 import pandas as pd
 
 from bench.ground.words import GIB
-from bench.machine.presets import load, preset_names
+from bench.machine.presets import load_preset, preset_names
 from bench.planner import tables
 from bench.planner.job import Job, Workload
 from bench.planner.methods import method
-from bench.planner.search import Plan, Remedy, cheapest, describe_setting, remedies
+from bench.planner.search import Plan, Remedy, cheapest_plan, describe_setting, remedies
 from bench.planner.setting import EngineSetting
-from bench.planner.sizes import resolve
+from bench.planner.sizes import resolve_shape
 
 MODELS = ("7b", "67b", "671b")
 ALGOS = ("ppo", "grpo")
@@ -45,10 +45,10 @@ parallelism are the usual means, the update's seconds are an upper bound.
 
 def job(model: str, algorithm: str, preset_name: str, group: int = GROUP, verifier_s: float = 0.005) -> Job:
     """One cell, before the search."""
-    preset = load(preset_name)
+    preset = load_preset(preset_name)
     return Job(
         model=model,
-        shape=resolve(model),
+        shape=resolve_shape(model),
         method=replace(method(algorithm), group_size=group),
         workload=Workload(
             prompt_tokens=LENGTHS[0],
@@ -64,13 +64,13 @@ def job(model: str, algorithm: str, preset_name: str, group: int = GROUP, verifi
 def page() -> str:
     """The page."""
     cells = [job(model, algo, name) for model in MODELS for name in preset_names() for algo in ALGOS]
-    plans = [cheapest(cell, FREE) for cell in cells]
+    plans = [cheapest_plan(cell, FREE) for cell in cells]
     parts = [HEAD.strip()]
-    parts += ["## What fits, and what it costs", tables.markdown(overview(cells, plans)), needs(cells, plans)]
-    parts += ["## What would fit", tables.markdown(would_fit(cells, plans))]
-    parts += ["## Where the time goes", tables.markdown(shares(plans)), "\n".join(moves(plans))]
-    parts += ["## When the verifier is the bottleneck", verifier_text(), tables.markdown(verifiers())]
-    parts += [f"## {GROUPS[0]} to {GROUPS[-1]} completions a prompt", group_text(), tables.markdown(groups())]
+    parts += ["## What fits, and what it costs", tables.markdown_table(overview(cells, plans)), needs(cells, plans)]
+    parts += ["## What would fit", tables.markdown_table(would_fit(cells, plans))]
+    parts += ["## Where the time goes", tables.markdown_table(shares(plans)), "\n".join(moves(plans))]
+    parts += ["## When the verifier is the bottleneck", verifier_text(), tables.markdown_table(verifiers())]
+    parts += [f"## {GROUPS[0]} to {GROUPS[-1]} completions a prompt", group_text(), tables.markdown_table(groups())]
     return "\n\n".join(parts) + "\n"
 
 
@@ -167,7 +167,7 @@ def verifiers() -> pd.DataFrame:
     rows: list[dict[str, object]] = []
     for model in MODELS:
         for name, seconds in VERIFIERS.items():
-            plan = cheapest(job(model, "grpo", LARGEST, verifier_s=seconds), FREE)
+            plan = cheapest_plan(job(model, "grpo", LARGEST, verifier_s=seconds), FREE)
             if plan and plan.seconds and plan.step_s:
                 rows.append(
                     {
@@ -192,7 +192,7 @@ def groups() -> pd.DataFrame:
     for model in MODELS:
         for group in GROUPS:
             for algorithm in ALGOS:
-                plan = cheapest(job(model, algorithm, LARGEST, group), FREE)
+                plan = cheapest_plan(job(model, algorithm, LARGEST, group), FREE)
                 row: dict[str, object] = {"model": model, "completions": group, "algorithm": algorithm}
                 if plan is not None:
                     row |= {

@@ -29,7 +29,7 @@ class Reading:
     box_ok: bool  # a closed, non-empty box in the answer part
 
 
-def read(completion: str, *, think_opened: bool = False, markers: bool = True) -> Reading:
+def read_answer(completion: str, *, think_opened: bool = False, markers: bool = True) -> Reading:
     """Find the final answer.
 
     Args:
@@ -87,10 +87,12 @@ def judge_number(gold: str, reading: Reading, weights: RewardWeights) -> Score:
     said = None if reading.text is None else numerals.number_in(reading.text)
     error = None if said is not None else ("no-answer" if reading.text is None else "unparseable")
     answer = reading.text if said is None else str(said)
-    return score(reading, weights, correct=said is not None and said == right, answer=answer, error=error)
+    return score_answer(reading, weights, correct=said is not None and said == right, answer=answer, error=error)
 
 
-def score(reading: Reading, weights: RewardWeights, *, correct: bool, answer: str | None, error: str | None) -> Score:
+def score_answer(
+    reading: Reading, weights: RewardWeights, *, correct: bool, answer: str | None, error: str | None
+) -> Score:
     """The verdict with its reward; a completion's format never depends on its answer being right."""
     return Score(
         reward=weights.reward(correct=correct, think_ok=reading.think_ok, box_ok=reading.box_ok),

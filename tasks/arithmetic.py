@@ -3,7 +3,7 @@
 import re
 from fractions import Fraction
 
-from tasks.decoration import bare
+from tasks.decoration import bare_text
 
 MAX_LENGTH = 200  # of an expression; also bounds the depth of the recursion
 MAX_SIDES = 4  # of an equation
@@ -31,7 +31,7 @@ def evaluate(text: str) -> tuple[Fraction, list[int]]:
     Raises:
         ValueError: "unparseable", "division by zero", or "false equation".
     """
-    text = _LIST_MARK.sub("", bare(text), count=1) if _LIST_MARK.match(bare(text)) else bare(text)
+    text = _LIST_MARK.sub("", bare_text(text), count=1) if _LIST_MARK.match(bare_text(text)) else bare_text(text)
     for spelt, sign in (_SPELT | _DROPPED).items():
         text = text.replace(spelt, sign)
     for _ in range(MAX_NESTED if len(text) <= MAX_LENGTH * 4 else 0):

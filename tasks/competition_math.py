@@ -35,7 +35,7 @@ class CompetitionMath(DataTask):
 
     def procedural(self, split: Split) -> Sequence[Row]:
         draw = random.Random(f"math {split} {self.seed}")
-        return split_rows(self, split, competition_rows.rows(draw), SIZES[split])
+        return split_rows(self, split, competition_rows.competition_rows(draw), SIZES[split])
 
     def item(self, row: Row, place: str) -> Item:
         question = text_field(row, place, "problem")
@@ -55,18 +55,18 @@ class CompetitionMath(DataTask):
             return {}  # they are ours, and a test reads every kind
         with ThreadPoolExecutor(workers.MAX_WORKERS) as threads:
             different = sorted(set(golds))
-            reasons = zip(different, threads.map(latex.unusable, different), strict=True)
+            reasons = zip(different, threads.map(latex.why_unusable, different), strict=True)
         return {gold: reason for gold, reason in reasons if reason is not None}
 
     def score(self, problem: Problem, completion: str) -> Score:
-        reading = answers.read(completion, think_opened=self.think_opened, markers=False)
+        reading = answers.read_answer(completion, think_opened=self.think_opened, markers=False)
         if not reading.text:
-            return answers.score(reading, self.weights, correct=False, answer=None, error="no-answer")
-        found = latex.compare(problem.reference, reading.text)
+            return answers.score_answer(reading, self.weights, correct=False, answer=None, error="no-answer")
+        found = latex.compare_latex(problem.reference, reading.text)
         ruled = replace(reading, rule=f"{reading.rule}/{found.rule}")
-        return answers.score(ruled, self.weights, correct=found.equal, answer=reading.text, error=found.error)
+        return answers.score_answer(ruled, self.weights, correct=found.equal, answer=reading.text, error=found.error)
 
     def same(self, problem: Problem, one: str, other: str) -> bool:
         """Whether two answers are equal by the rules that judge them."""
         del problem
-        return latex.compare(one, other).equal
+        return latex.compare_latex(one, other).equal

@@ -42,7 +42,7 @@ class Countdown(DataTask):
 
     def procedural(self, split: Split) -> Sequence[Row]:
         draw = random.Random(f"countdown {split} {self.seed}")
-        return split_rows(self, split, countdown_rows.rows(draw, self.difficulty), SIZES[split])
+        return split_rows(self, split, countdown_rows.countdown_rows(draw, self.difficulty), SIZES[split])
 
     def item(self, row: Row, place: str) -> Item:
         numbers, target = row.get("nums", row.get("numbers")), row.get("target")
@@ -56,17 +56,17 @@ class Countdown(DataTask):
 
     def score(self, problem: Problem, completion: str) -> Score:
         target, _, listed = problem.reference.partition(":")
-        reading = answers.read(completion, think_opened=self.think_opened, markers=False)
+        reading = answers.read_answer(completion, think_opened=self.think_opened, markers=False)
         boxed = reading.text if reading.rule == "box" else None
         try:
             value, used = arithmetic.evaluate(boxed or "")
         except ValueError as error:
             reason = "no-answer" if boxed is None else str(error)
-            return answers.score(reading, self.weights, correct=False, answer=boxed, error=reason)
+            return answers.score_answer(reading, self.weights, correct=False, answer=boxed, error=reason)
         given, spent = Counter(map(int, listed.split())), Counter(used)
         allowed = spent == given if self.use_all else spent <= given
         correct = allowed and value == int(target)
-        return answers.score(reading, self.weights, correct=correct, answer=boxed, error=None)
+        return answers.score_answer(reading, self.weights, correct=correct, answer=boxed, error=None)
 
 
 def _whole(value: object) -> bool:

@@ -176,7 +176,7 @@ def split_of(identity: str) -> Split:
 
 @lru_cache(maxsize=32)
 def _load(task: DataTask, split: Split, bench_data: str | None) -> Loaded:
-    del bench_data  # part of the key: sources.load reads it
+    del bench_data  # part of the key: sources.load_rows reads it
     rows = _rows(task, split)
     items = [task.item(row, place) for row, place in zip(rows.rows, rows.places, strict=True)]
     for item, place in zip(items, rows.places, strict=True):
@@ -205,7 +205,7 @@ def _rows(task: DataTask, split: Split) -> Rows:
     source = task.resolved_source
     if source != "procedural":
         stem = "test" if split == "test" else "train"
-        return sources.load(source, name=task.NAME, split=stem, data=task.data, hub=task.HUB[stem])
+        return sources.load_rows(source, name=task.NAME, split=stem, data=task.data, hub=task.HUB[stem])
     made = task.procedural(split)
     places = [f"{task.NAME}:procedural[{i}]" for i in range(len(made))]
     return Rows(rows=made, origin="procedural", sha256=sources.canonical_sha256(made), places=places)

@@ -30,7 +30,7 @@ def undressed(text: str) -> str:
     return _without_group(bare) if bare != text else bare
 
 
-def bare(text: str) -> str:
+def bare_text(text: str) -> str:
     r"""An answer in words or arithmetic without what stands around all of it: `\text{4*6}.`, `$\textbf{No}$`."""
     for _ in range(4):
         text = undressed(text).strip().rstrip(".")

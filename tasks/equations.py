@@ -16,12 +16,12 @@ def right_side(text: str) -> str:
 
     Values of different names keep their order: `x = 1, y = 2` is the pair `(1, 2)`.
     """
-    several = [sides(part) for part in _AND.split(text)]
+    several = [sides_of_equation(part) for part in _AND.split(text)]
     if len(several) > 1 and all(len(part) == 2 and _NAMED.fullmatch(part[0]) for part in several):
         same = len({part[0].strip() for part in several}) == 1
         values = ", ".join(part[1].strip() for part in several)
         return values if same else f"({values})"
-    *left, right = sides(text)
+    *left, right = sides_of_equation(text)
     if not _equal_numbers([*left, right]):
         return text
     named = left[1:] if left and _NAMED.fullmatch(left[0]) else [*left, right]
@@ -34,7 +34,7 @@ def _equal_numbers(parts: list[str]) -> bool:
     return len(values) < 2
 
 
-def sides(text: str) -> list[str]:
+def sides_of_equation(text: str) -> list[str]:
     r"""Text between the `=` that stand outside all braces, as in `\sum_{k=1}` they do not."""
     parts, start = list[str](), 0
     for equals in _EQUALS.finditer(text):

@@ -17,7 +17,7 @@ logging.disable(logging.CRITICAL)  # math-verify warns that its own time limit i
 
 _CONFIG = LatexExtractionConfig(
     boxed_match_priority=0,
-    # units are removed by `latex.tidy`; math-verify's list of them has "t", "c" and "d"
+    # units are removed by `latex.tidy_latex`; math-verify's list of them has "t", "c" and "d"
     normalization_config=NormalizationConfig(units=False, malformed_operators=True, nits=True, boxed="all"),
 )
 _OR = re.compile(r"\\text\s*\{\s*or\s*\}|\\lor(?![A-Za-z])|(?<![A-Za-z\\])or(?![A-Za-z])")
@@ -27,7 +27,7 @@ _TOLERANCE = sympy.Float(10, _DIGITS) ** (5 - _DIGITS)
 
 
 @lru_cache(maxsize=65536)
-def judge(gold: str, answer: str) -> tuple[bool, bool]:
+def judge_equivalence(gold: str, answer: str) -> tuple[bool, bool]:
     """(equal, whether the answer could be parsed); both are tidied LaTeX."""
     right, said = _parsed(gold), _parsed(answer)
     if right is None or said is None:
@@ -39,7 +39,7 @@ def judge(gold: str, answer: str) -> tuple[bool, bool]:
     return _agree(right, said) and _agree(said, right), True
 
 
-def parses(text: str) -> bool:
+def parses_as_maths(text: str) -> bool:
     return _parsed(text) is not None
 
 

@@ -38,7 +38,7 @@ class Gsm8k(DataTask):
     """How hard the procedural problems are: steps, sizes of numbers, misleading facts."""
 
     def procedural(self, split: Split) -> Sequence[Row]:
-        return word_problems.rows(split, self.seed, self.difficulty)
+        return word_problems.word_problem_rows(split, self.seed, self.difficulty)
 
     def item(self, row: Row, place: str) -> Item:
         question, solution = text_field(row, place, "question"), text_field(row, place, "answer")
@@ -51,5 +51,5 @@ class Gsm8k(DataTask):
         return {gold: f"gold {gold!r} is no number" for gold in golds if numerals.number_in(gold) is None}
 
     def score(self, problem: Problem, completion: str) -> Score:
-        reading = answers.read(completion, think_opened=self.think_opened)
+        reading = answers.read_answer(completion, think_opened=self.think_opened)
         return answers.judge_number(problem.reference, reading, self.weights)

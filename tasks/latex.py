@@ -61,10 +61,10 @@ class Comparison:
     error: str | None = None
 
 
-def compare(gold: str, answer: str) -> Comparison:
+def compare_latex(gold: str, answer: str) -> Comparison:
     """Whether an answer is the gold. Symmetric; an empty text equals nothing. Safe from any thread."""
-    gold, answer = tidy(gold), tidy(answer)
-    one, other = equations.sides(gold), equations.sides(answer)
+    gold, answer = tidy_latex(gold), tidy_latex(answer)
+    one, other = equations.sides_of_equation(gold), equations.sides_of_equation(answer)
     same_name = len(one) == len(other) == 2 and one[0].strip() == other[0].strip() and len(one[0].strip()) == 1
     if (len(one) > 1) != (len(other) > 1) or same_name:
         gold, answer = equations.right_side(gold), equations.right_side(answer)
@@ -76,18 +76,18 @@ def compare(gold: str, answer: str) -> Comparison:
 
 
 @lru_cache(maxsize=16384)  # the splits of a file share its golds
-def unusable(gold: str) -> str | None:
+def why_unusable(gold: str) -> str | None:
     """Why nothing can be judged by this gold; None where something can."""
-    gold = tidy(gold)
+    gold = tidy_latex(gold)
     if not gold:
         return "empty gold"
     if words.bare_letter(gold) or any(read(gold) is not None for read in (_value, _based, words.plain_text)):
         return None
-    verdict = workers.call("tasks.equivalence:parses", equations.right_side(gold))
+    verdict = workers.call_worker("tasks.equivalence:parses_as_maths", equations.right_side(gold))
     return None if verdict.value else f"gold {gold!r} cannot be parsed ({verdict.error or 'unparseable'})"
 
 
-def tidy(text: str) -> str:
+def tidy_latex(text: str) -> str:
     """One way of writing for what LaTeX can write in several; units and redundant brackets removed."""
     text = numerals.without_group_spaces(_without_double_brackets(undressed(text)))
     if len(text) > MAX_LENGTH:
@@ -101,7 +101,7 @@ def tidy(text: str) -> str:
     for ending in (_UNIT, _UNIT_WORD):
         shorter = ending.sub("", text)
         unit = text[len(shorter) :]
-        if shorter and not _JOIN.search(unit) and not numerals.unsure(unit):
+        if shorter and not _JOIN.search(unit) and not numerals.is_unsure(unit):
             text = shorter
     return text.strip()
 
@@ -153,7 +153,7 @@ def _symbolic(gold: str, answer: str) -> Comparison:
         return Comparison(False, "symbolic", "unparseable")
     if {_kind(gold), _kind(answer)} == {"pair", "set"}:
         return Comparison(False, "symbolic")
-    verdict = workers.call("tasks.equivalence:judge", gold, answer)
+    verdict = workers.call_worker("tasks.equivalence:judge_equivalence", gold, answer)
     if verdict.value is None:
         return Comparison(False, "symbolic", verdict.error)
     equal, parsed = verdict.value

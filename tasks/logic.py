@@ -13,7 +13,7 @@ from typing import ClassVar
 from tasks import answers, numerals, puzzles
 from tasks.core import DataError, Problem, Score, Split
 from tasks.dataset import DataTask, Hub, Item, Template, split_rows
-from tasks.decoration import bare
+from tasks.decoration import bare_text
 from tasks.sources import Row, text_field
 
 _HUB = "K-and-K/knights-and-knaves"
@@ -42,8 +42,8 @@ class Logic(DataTask):
     def procedural(self, split: Split) -> Sequence[Row]:
         seed = self.seed + {"train": 0, "validation": 10**6, "test": 2 * 10**6}[split]
         count = {"train": self.num_train, "validation": self.num_test // 2, "test": self.num_test}[split]
-        settings = dict(map(puzzles.setting, self.settings))
-        return split_rows(self, split, puzzles.entries(self.puzzles, seed=seed, settings=settings), count)
+        settings = dict(map(puzzles.parse_puzzle_setting, self.settings))
+        return split_rows(self, split, puzzles.puzzle_entries(self.puzzles, seed=seed, settings=settings), count)
 
     def item(self, row: Row, place: str) -> Item:
         if "quiz" in row:
@@ -52,25 +52,25 @@ class Logic(DataTask):
         if not isinstance(metadata, Mapping) or "source_dataset" not in metadata:
             raise DataError(f"{place}: no metadata with 'source_dataset', which names the judge")
         puzzle = str(metadata["source_dataset"])
-        gold = puzzles.plain({"answer": row.get("answer"), "metadata": metadata})
+        gold = puzzles.plain_entry({"answer": row.get("answer"), "metadata": metadata})
         return Item(question=question, gold=json.dumps(gold), meta={"puzzle": puzzle})
 
     def unusable(self, golds: Sequence[str]) -> Mapping[str, str]:
-        return {gold: reason for gold in golds if (reason := puzzles.refused(gold)) is not None}
+        return {gold: reason for gold in golds if (reason := puzzles.why_refused(gold)) is not None}
 
     def score(self, problem: Problem, completion: str) -> Score:
-        reading = answers.read(completion, think_opened=self.think_opened, markers=False)
+        reading = answers.read_answer(completion, think_opened=self.think_opened, markers=False)
         if not reading.text:
-            return answers.score(reading, self.weights, correct=False, answer=None, error="no-answer")
+            return answers.score_answer(reading, self.weights, correct=False, answer=None, error="no-answer")
         answer = _as_written(problem.reference, reading.text)
-        verdict = puzzles.grade(problem.reference, answer)
+        verdict = puzzles.grade_puzzle(problem.reference, answer)
         correct = verdict.value is not None and verdict.value >= 1
-        return answers.score(reading, self.weights, correct=correct, answer=answer, error=verdict.error)
+        return answers.score_answer(reading, self.weights, correct=correct, answer=answer, error=verdict.error)
 
 
 def _as_written(reference: str, text: str) -> str:
     """An answer without decoration; a word or whole number as the gold writes it: the judges compare letters."""
-    said, gold = bare(text), json.loads(reference)["answer"]
+    said, gold = bare_text(text), json.loads(reference)["answer"]
     if not isinstance(gold, str):
         return said
     whole = gold.isdecimal() and gold == str(int(gold))
@@ -86,6 +86,6 @@ def puzzle_task(name: str) -> type[Logic]:
     Raises:
         DataError: reasoning-gym has no such task.
     """
-    puzzle = puzzles.known(name.removeprefix("rg:"))
+    puzzle = puzzles.known_puzzles(name.removeprefix("rg:"))
     fields = [("puzzles", tuple[str, ...], field(default=(puzzle,)))]
     return make_dataclass(name, fields, bases=(Logic,), namespace={"NAME": name}, frozen=True, kw_only=True)

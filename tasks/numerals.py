@@ -60,7 +60,7 @@ class Found:
 
 def number_in(text: str) -> Fraction | None:
     """The value of an answer that is one number, whatever unit, currency or `x =` goes with it; None otherwise."""
-    text = clean(text)
+    text = clean_digits(text)
     text = re.sub(r"^\s*(?:\\approx|\u2248)", "", text)
     text = re.split(r"\\approx|\u2248", text, maxsplit=1)[0].rpartition("=")[2]
     text = _UNIT_POWER.sub("", text)
@@ -68,7 +68,7 @@ def number_in(text: str) -> Fraction | None:
     if len(found) != 1:
         return None
     before, after = text[: found[0].start], text[found[0].end :]
-    if unsure(before) or unsure(after):
+    if is_unsure(before) or is_unsure(after):
         return None
     if not (_WORDS.fullmatch(before) and _WORDS.fullmatch(after)) or _VARIABLE.fullmatch(after):
         return None
@@ -77,14 +77,14 @@ def number_in(text: str) -> Fraction | None:
     return found[0].value
 
 
-def unsure(words: str) -> bool:
+def is_unsure(words: str) -> bool:
     """Whether words deny what they stand beside, or offer something else: `not 5`, `5 (or maybe six)`."""
     return _UNSURE.search(words) is not None
 
 
 def plain_number(text: str) -> Fraction | None:
     """The value of a text that is a number and nothing else; currency and percent signs apart."""
-    text = clean(text)
+    text = clean_digits(text)
     found = list(_numbers(text, alone=True))
     alone = len(found) == 1 and not (text[: found[0].start] + text[found[0].end :]).strip()
     return found[0].value if alone else None
@@ -92,7 +92,7 @@ def plain_number(text: str) -> Fraction | None:
 
 def first_number(text: str) -> Fraction | None:
     """The number that a line begins with (after signs, currency, markup)."""
-    text = clean(text)
+    text = clean_digits(text)
     found = next(_numbers(text, alone=True), None)
     return found.value if found and not re.search(r"[A-Za-z0-9]", text[: found.start]) else None
 
@@ -100,12 +100,12 @@ def first_number(text: str) -> Fraction | None:
 def last_number(text: str) -> Fraction | None:
     """The last number in prose; digits inside words and ordinals do not count."""
     value: Fraction | None = None
-    for found in _numbers(clean(text), alone=False):
+    for found in _numbers(clean_digits(text), alone=False):
         value = found.value if found.value is not None else value
     return value
 
 
-def clean(text: str) -> str:
+def clean_digits(text: str) -> str:
     """Decoration, LaTeX spacing, currency and percent signs removed; minus signs and fractions in ASCII."""
     text = without_group_spaces(undressed(text))
     text = _FRACTION.sub(lambda m: f" {m[1] or m[2]}/{m[3] or m[4]} ", text.translate(MINUS))

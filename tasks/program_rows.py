@@ -32,7 +32,7 @@ NAME = re.compile(r"(?!assert\b)(?!int\b)[A-Za-z_]\w*(?=\s*\()")
 
 
 @lru_cache(maxsize=16)
-def load(
+def load_programs(
     collection: Collection, split: Split, data: Path | Literal["hub"] | None, seed: int, bench_data: str | None
 ) -> tuple[Rows, Sequence[Problem]]:
     """The rows of a collection as found, and the problems of a split in their order.
@@ -134,12 +134,12 @@ READERS: Mapping[Collection, Callable[[Row, str], Item]] = {
 
 def _rows(collection: Collection, split: Split, data: Path | Literal["hub"] | None, seed: int) -> Rows:
     if collection == "functions":
-        made: list[Row] = list(functions.rows(split, seed=seed))
+        made: list[Row] = list(functions.function_rows(split, seed=seed))
         places = [f"functions[{i}]" for i in range(len(made))]
         return Rows(rows=made, origin="procedural", sha256=sources.canonical_sha256(made), places=places)
     if collection == "humaneval" and split != "test":
         raise DataError("HumanEval has a test split only; for training use --task.dataset mbpp or --source procedural")
     hub = (*HUB[collection], split)
     if data == "hub":
-        return sources.load("hub", name="code", split=split, data=None, hub=hub)
-    return sources.load("path", name="code", split=FILES[collection], data=data, hub=hub)
+        return sources.load_rows("hub", name="code", split=split, data=None, hub=hub)
+    return sources.load_rows("path", name="code", split=FILES[collection], data=data, hub=hub)

@@ -98,7 +98,7 @@ class Programming:
 
     def _load(self, split: Split) -> tuple[Rows, Sequence[Problem]]:
         data = "hub" if self.resolved_source == "hub" else self.data
-        return program_rows.load(self._collection, split, data, self.seed, os.environ.get("BENCH_DATA"))
+        return program_rows.load_programs(self._collection, split, data, self.seed, os.environ.get("BENCH_DATA"))
 
 
 def broken_references(problems: Sequence[Problem], task: Programming | None = None) -> list[tuple[str, str]]:

@@ -7,7 +7,7 @@ from typing import Any
 from reasoning_gym.factory import get_score_answer_fn
 
 
-def grade(entry: str, answer: str) -> float:
+def grade_answer(entry: str, answer: str) -> float:
     """The library's own score of an answer to an entry (JSON), 1 for a right one."""
     row = json.loads(entry)
     return float(_judge(row["metadata"]["source_dataset"])(answer, row))

@@ -25,23 +25,23 @@ SETTINGS: Mapping[str, tuple[str, Mapping[str, Any]]] = {
 _PREMISES = re.compile(r"(All|No|Some) (\w+) are (not )?(\w+)")
 
 
-def entries(puzzles: Sequence[str], *, seed: int, settings: Mapping[str, Any]) -> Iterator[Row]:
+def puzzle_entries(puzzles: Sequence[str], *, seed: int, settings: Mapping[str, Any]) -> Iterator[Row]:
     """Entries without end, the puzzles in turn, with worked steps in `solution`."""
     import reasoning_gym
 
     generators: list[Any] = []
     for puzzle in puzzles:
-        name, own = SETTINGS.get(known(puzzle), (puzzle, {}))
+        name, own = SETTINGS.get(known_puzzles(puzzle), (puzzle, {}))
         try:
             generators.append(reasoning_gym.create_dataset(name, seed=seed, size=2**31, **own, **settings))
         except (TypeError, AssertionError, ValueError) as error:
             raise DataError(f"puzzle '{puzzle}' does not take these settings: {error}") from error
     for index in count():
-        entry = plain(generators[index % len(generators)][index // len(generators)])
+        entry = plain_entry(generators[index % len(generators)][index // len(generators)])
         yield {**entry, "solution": _steps(entry)}
 
 
-def known(puzzle: str) -> str:
+def known_puzzles(puzzle: str) -> str:
     """The name itself. Raises DataError, with the nearest name, where there is no such puzzle."""
     from reasoning_gym.factory import DATASETS
 
@@ -51,27 +51,27 @@ def known(puzzle: str) -> str:
     return puzzle
 
 
-def plain(entry: Mapping[str, Any]) -> dict[str, Any]:
+def plain_entry(entry: Mapping[str, Any]) -> dict[str, Any]:
     """The entry as JSON has it, which is how rows are stored, hashed and judged."""
     return cast("dict[str, Any]", json.loads(json.dumps(entry, default=_plain)))
 
 
-def grade(entry: str, answer: str) -> workers.Verdict:
+def grade_puzzle(entry: str, answer: str) -> workers.Verdict:
     if len(answer) > latex.MAX_LENGTH:
         return workers.Verdict(None, "too-large")
-    return workers.call("tasks.puzzle_judge:grade", entry, answer)
+    return workers.call_worker("tasks.puzzle_judge:grade_answer", entry, answer)
 
 
-def refused(entry: str) -> str | None:
+def why_refused(entry: str) -> str | None:
     """Why the judge does not take the entry's own answer; entries with many answers hold none."""
     answer = json.loads(entry)["answer"]
     if answer is None:
         return None
-    verdict = grade(entry, str(answer))
+    verdict = grade_puzzle(entry, str(answer))
     return None if verdict.value and verdict.value >= 1 else f"its judge refuses the gold ({verdict.error or 'wrong'})"
 
 
-def setting(text: str) -> tuple[str, Any]:
+def parse_puzzle_setting(text: str) -> tuple[str, Any]:
     name, equals, value = text.partition("=")
     try:
         return name, json.loads(value)

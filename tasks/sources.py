@@ -26,7 +26,7 @@ class Rows:
     places: Sequence[str]  # "file:line" or "hub-id[index]" of each row, for messages
 
 
-def load(source: Source, *, name: str, split: str, data: Path | None, hub: tuple[str, str | None, str]) -> Rows:
+def load_rows(source: Source, *, name: str, split: str, data: Path | None, hub: tuple[str, str | None, str]) -> Rows:
     """Rows of `split` (the data set's own split name) of task `name`.
 
     Args:

@@ -43,6 +43,6 @@ def plain_text(text: str) -> tuple[str, ...] | None:
 
 def _chosen(text: str) -> str | None:
     found = _LETTER.fullmatch(text) or _REMARKED.fullmatch(text)
-    if found is None or (found.re is _REMARKED and (_OTHER.search(found[3]) or numerals.unsure(found[3]))):
+    if found is None or (found.re is _REMARKED and (_OTHER.search(found[3]) or numerals.is_unsure(found[3]))):
         return None
     return found[1] or found[2]

@@ -20,7 +20,7 @@ ALLOWED = ("os.listdir", "os.scandir", "os.walk", "os.fwalk")  # importing needs
 WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 
 
-def forbid(event: str, arguments: tuple[Any, ...]) -> None:
+def forbid_effects(event: str, arguments: tuple[Any, ...]) -> None:
     """Audit hook: a judge that evaluates what a model wrote must not write, start or connect to anything.
 
     Not a sandbox, for Python cannot make one from within; programs are run in `tasks.sandbox`.
@@ -68,7 +68,7 @@ def main() -> None:
     function = getattr(importlib.import_module(module), attribute)
     limit_memory(memory_limit_bytes)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    sys.addaudithook(forbid)
+    sys.addaudithook(forbid_effects)
     serve(function, answers, cpu_limit_s)
 
 

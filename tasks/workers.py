@@ -4,7 +4,7 @@ Symbolic judges can run for ever or eat all memory on one answer (9^9^9^9), and 
 killed and signals reach the main thread only, so each judge runs in processes of its own: one answer at a time, stopped
 by the kernel at a CPU and a memory limit, unable to write files or start programs; one that dies is replaced.
 
-    call("tasks.equivalence:judge", gold, answer).value
+    call("tasks.equivalence:judge_equivalence", gold, answer).value
 
 is safe from any thread, in forked children and without an `if __name__ == "__main__"` guard. The limit is CPU time, so
 that a verdict does not depend on how busy the machine is; the wall-clock limit is for what waits without computing.
@@ -41,7 +41,7 @@ class Verdict:
     error: str | None = None  # "timeout", "memory", "crashed", "failed"
 
 
-def call(function: str, *arguments: str) -> Verdict:
+def call_worker(function: str, *arguments: str) -> Verdict:
     """Run `pkg.mod:function` on text in a worker. What it returns must be JSON; what it raises is "failed"."""
     return _pool(function).call(arguments)
 

@@ -7,8 +7,8 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from bench.config import EngineConfig, RunConfig
 from bench.ground.errors import UserError
-from bench.models.load import require
-from bench.models.lora import is_adapted, prepare, weights_at
+from bench.models.load import require_package
+from bench.models.lora import is_adapted, prepare_adapters, weights_at
 from bench.ranks import Ranks
 from bench.reward import RewardEngine
 from bench.rollout import RolloutEngine
@@ -24,8 +24,8 @@ def adapters(config: RunConfig, model: PreTrainedModel) -> None:
     if is_adapted(model) and not config.lora.rank:
         raise UserError(f"--model {config.model} is an adapter: download it and give its folder")
     if config.lora.rank:
-        require("peft", "--lora.rank", "lora")
-        prepare(model, config.lora, config.engine.dtype, config.seed)
+        require_package("peft", "--lora.rank", "lora")
+        prepare_adapters(model, config.lora, config.engine.dtype, config.seed)
 
 
 def in_dtype(where: EngineConfig, model: PreTrainedModel) -> None:
@@ -58,7 +58,7 @@ def rollout_engine(
         UserError: its extra is not installed, or it cannot load the model.
     """
     if where.rollout == "vllm":
-        require("vllm", "--rollout vllm", "vllm")
+        require_package("vllm", "--rollout vllm", "vllm")
         from bench.engines.vllm import VLLMRollout
 
         return VLLMRollout(model, tokenizer, where, location=weights_at(location), longest=longest)
@@ -83,7 +83,7 @@ def train_engine(
         critic=config.critic,
     )
     if config.engine.train == "deepspeed":
-        require("deepspeed", "--engine deepspeed", "deepspeed")
+        require_package("deepspeed", "--engine deepspeed", "deepspeed")
         from bench.engines.deepspeed_train import DeepSpeedEngine
 
         return DeepSpeedEngine(model, tokenizer, setup, ranks)

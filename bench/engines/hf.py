@@ -14,7 +14,7 @@ from bench.config import EngineConfig, Sampling
 from bench.engines import caches
 from bench.engines.decoding import Decoding, draw
 from bench.meter import storage_bytes
-from bench.models.load import autocast, encode, eos_ids
+from bench.models.load import autocast, encode_prompt, eos_ids
 from bench.rollout import Completion
 
 
@@ -66,7 +66,7 @@ class HFRollout:
 
     def encode(self, prompt: str) -> list[int]:
         """Token ids of a user message in the chat template."""
-        return encode(self.tokenizer, prompt)
+        return encode_prompt(self.tokenizer, prompt)
 
     def decode(self, token_ids: Sequence[int]) -> str:
         """The text of generated tokens."""

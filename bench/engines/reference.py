@@ -8,7 +8,7 @@ from typing import Any
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
-from bench.models.lora import adapter_parameters, changes_nothing, is_adapted, switch
+from bench.models.lora import adapter_parameters, changes_nothing, is_adapted, switch_adapters
 
 
 def tensors_of(module: nn.Module) -> Iterator[Tensor]:
@@ -109,11 +109,11 @@ class AdaptersOff(Reference):
     @contextmanager
     def use(self) -> Generator[PreTrainedModel]:
         """The policy, its adapters off meanwhile."""
-        switch(self.model, on=False)
+        switch_adapters(self.model, on=False)
         try:
             yield self.model
         finally:
-            switch(self.model, on=True)
+            switch_adapters(self.model, on=True)
 
 
 class FrozenAdapter(Reference):

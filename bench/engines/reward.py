@@ -104,14 +104,14 @@ def load_classifier(location: str) -> tuple[PreTrainedModel, PreTrainedTokenizer
         UserError: it cannot be loaded, or it is no classifier with one label.
     """
     flag = "--reward-model"
-    config = folder.read(AutoConfig, location, flag)
+    config = folder.read_model(AutoConfig, location, flag)
     kind = (config.architectures or ["model of no stated kind"])[0]
     if not kind.endswith("ForSequenceClassification"):
         raise UserError(f"--reward-model {location}: a {kind} is no sequence classifier; see docs/reward_model.md")
     if config.num_labels != 1:
         raise UserError(f"--reward-model {location}: it has {config.num_labels} labels; a reward model has one")
     model = folder.read_weights(AutoModelForSequenceClassification, location, flag, dtype=torch.float32)
-    tokenizer = folder.read(AutoTokenizer, location, flag)
+    tokenizer = folder.read_model(AutoTokenizer, location, flag)
     drop_dropout(model)
     model.config.use_cache = False
     return model.eval().requires_grad_(False), tokenizer

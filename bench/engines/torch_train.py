@@ -102,7 +102,7 @@ class TorchEngine(Networks):
     def save_model(self, path: Path) -> None:
         """The policy in Hugging Face format, or its adapter in peft's."""
         if lora.is_adapted(self.policy):
-            lora.save(self.policy, path)
+            lora.save_adapters(self.policy, path)
         else:
             self.policy.save_pretrained(path)
         self.tokenizer.save_pretrained(path)

@@ -16,7 +16,7 @@ from bench.engines.process import Remote
 from bench.engines.vllm_host import Drawn, Host, Setup
 from bench.ground.errors import UserError
 from bench.ground.words import GIB
-from bench.models.load import encode, eos_ids
+from bench.models.load import encode_prompt, eos_ids
 from bench.rollout import Completion, EngineError
 
 SHARED_MEMORY = Path("/dev/shm")
@@ -70,7 +70,7 @@ class VLLMRollout:
 
     def encode(self, prompt: str) -> list[int]:
         """Token ids of a user message in the chat template."""
-        return encode(self.tokenizer, prompt)
+        return encode_prompt(self.tokenizer, prompt)
 
     def decode(self, token_ids: Sequence[int]) -> str:
         """The text of generated tokens."""

@@ -95,8 +95,8 @@ def check(config: CheckConfig) -> int:
         findings = list(gate.findings(base))
         loud = moved_here(base, config.baselines or BASELINES)
     facts = [*loud, *gate.facts(), f"{time.monotonic() - start:.0f} s"]
-    outputs.write(findings, facts, config.out, Path(s) if (s := os.environ.get("GITHUB_STEP_SUMMARY")) else None)
-    print("\n".join([*loud, outputs.terminal(findings), outputs.headline(findings), str(config.out)]))
+    outputs.write_findings(findings, facts, config.out, os.environ.get("GITHUB_STEP_SUMMARY"))
+    print(*loud, outputs.findings_on_terminal(findings), outputs.headline_of_findings(findings), config.out, sep="\n")
     return EXIT_CODES[overall(findings)]
 
 

@@ -10,7 +10,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Literal, Protocol, Self
 
-from bench.gate.ratios import Cost, Pair, judge, undecided
+from bench.gate.ratios import Cost, Pair, judge_ratio, undecided
 from bench.gate.tolerances import Tolerances
 from bench.gate.verdict import Finding
 from bench.study.launch import last_line
@@ -129,7 +129,7 @@ def in_turns(
         while len(pairs) < size:
             cost = {side: workers[side].step() for side in coin.choice(orders)}
             pairs.append(Pair(base=cost["base"], head=cost["head"]))
-        judged = [f for f in judge(pairs, subject, tolerances) if f.quantity not in decided]
+        judged = [f for f in judge_ratio(pairs, subject, tolerances) if f.quantity not in decided]
         decided |= {f.quantity: f for f in judged if f.status != "cannot judge"}
         found = [*decided.values(), *(f for f in judged if f.status == "cannot judge")]
         say(f"{subject}: {size} pairs of steps, {sum(f.status == 'cannot judge' for f in found)} quantities undecided")

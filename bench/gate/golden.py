@@ -95,12 +95,12 @@ CONTRADICTIONS: dict[str, dict[str, Any]] = {
 }
 
 
-def version(algorithm: type[Algorithm]) -> str:
+def version_of_formulas(algorithm: type[Algorithm]) -> str:
     """Under which a method's numbers are stored: its formulas' version and the loop's."""
     return f"{algorithm.formula_version}.{LOOP_VERSION}"
 
 
-def measure(algorithm: type[Algorithm]) -> Numbers:
+def measure_golden(algorithm: type[Algorithm]) -> Numbers:
     """Everything that is held against the golden."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)  # the order of a sum must not depend on the machine
@@ -119,19 +119,19 @@ def results(algorithm: type[Algorithm]) -> Iterator[tuple[str, float | str]]:
     for column in ("ref_logprobs", "values", "entropy"):
         yield f"needs/{column}", str(column in defaults.needs)
     for name, settings in CONTRADICTIONS.items():
-        if known := of(algorithm, settings):
+        if known := settings_of(algorithm, settings):
             yield f"refuses/{name}", str(built(algorithm, known) is None)
     for variant, settings in VARIANTS.items():
-        method = built(algorithm, of(algorithm, settings))
+        method = built(algorithm, settings_of(algorithm, settings))
         if method is None:
             yield f"refuses/{variant}", "True"
             continue
-        yield from attempt(f"formula/{variant}", formulas, method)
-        small = built(algorithm, {"group_size": min(method.group_size, 4)} | of(algorithm, settings)) or method
-        yield from attempt(f"training/{variant}", training, small)
+        yield from results_or_error(f"formula/{variant}", formulas, method)
+        small = built(algorithm, {"group_size": min(method.group_size, 4)} | settings_of(algorithm, settings)) or method
+        yield from results_or_error(f"training/{variant}", training, small)
 
 
-def attempt(
+def results_or_error(
     prefix: str, compute: Callable[[Algorithm], Iterable[tuple[str, float]]], method: Algorithm
 ) -> Iterator[tuple[str, float | str]]:
     """What is computed; that it raises is a result, too."""
@@ -141,7 +141,7 @@ def attempt(
         yield f"{prefix}/error", f"{type(error).__name__}: {error}"
 
 
-def of(algorithm: type[Algorithm], settings: Mapping[str, Any]) -> dict[str, Any]:
+def settings_of(algorithm: type[Algorithm], settings: Mapping[str, Any]) -> dict[str, Any]:
     """The settings that a method has."""
     known = {f.name for f in fields(algorithm)}
     return {name: value for name, value in settings.items() if name in known}
@@ -223,7 +223,7 @@ def stored_config(method: Algorithm) -> RunConfig:
     )
 
 
-def close(old: float | str | None, new: float | str | None) -> bool:
+def is_same_result(old: float | str | None, new: float | str | None) -> bool:
     """Whether two results are one. What is not finite equals nothing."""
     if isinstance(old, float) and isinstance(new, float):
         return math.isfinite(new) and abs(new - old) <= ABSOLUTE + RELATIVE * abs(old)

@@ -14,7 +14,7 @@ import torch
 import transformers
 
 from algorithms.core import Algorithm
-from bench.gate.golden import Numbers, close, measure, version
+from bench.gate.golden import Numbers, is_same_result, measure_golden, version_of_formulas
 from bench.gate.verdict import Finding, signature
 from bench.ground.errors import UserError
 from bench.ground.files import read_json, write_json
@@ -60,7 +60,7 @@ def moved_numbers(old: Numbers, new: Numbers) -> list[Move]:
     """What is different or gone. A name that only the new has is an addition, no move."""
     found = [Move(name=name, old=value, new=new.get(name)) for name, value in old.items()]
     found += [Move(name=name, old=None, new=value) for name, value in new.items() if not_finite(value)]
-    return [move for move in found if not close(move.old, move.new)]
+    return [move for move in found if not is_same_result(move.old, move.new)]
 
 
 def not_finite(value: float | str) -> bool:
@@ -71,10 +71,10 @@ def not_finite(value: float | str) -> bool:
 def check_golden(name: str, algorithm: type[Algorithm], path: Path) -> list[Finding]:
     """One finding for each group of numbers."""
     entries = entries_of(path)
-    key = version(algorithm)
+    key = version_of_formulas(algorithm)
     if key not in entries:
         return [without_golden(name, key, list(entries))]
-    new = measure(algorithm)
+    new = measure_golden(algorithm)
     moves = moved_numbers(entries[key], new)
     added = [n for n in new if n not in entries[key]]
     return [group_finding(name, group, prefixes, entries[key], moves, added) for group, prefixes in GROUPS.items()]
@@ -134,7 +134,7 @@ def move_golden(name: str, algorithm: type[Algorithm], path: Path, reason: str) 
     """
     entries_of(path)
     content: dict[str, Any] = read_json(path) if path.exists() else {"method": name, "entries": {}, "history": []}
-    entries, key, new = content["entries"], version(algorithm), measure(algorithm)
+    entries, key, new = content["entries"], version_of_formulas(algorithm), measure_golden(algorithm)
     if broken := [n for n, value in new.items() if not_finite(value) or n.endswith("/defaults/error")]:
         raise UserError(f"{name}: {broken[0]} is {new[broken[0]]}: there is nothing to hold a later change against")
     last = entries.get(key) or (list(entries.values())[-1] if entries else {})

@@ -14,7 +14,7 @@ TIERS = {1: "results", 2: "cost", 3: "accuracy"}
 COLUMNS = ("tier", "method", "quantity", "verdict", "measured", "tolerance", "detail")
 
 
-def rows(findings: Sequence[Finding]) -> list[list[str]]:
+def rows_of_findings(findings: Sequence[Finding]) -> list[list[str]]:
     """What was not passed first."""
     ordered = sorted(findings, key=lambda f: (f.status == "pass", f.status != "worse"))
     return [
@@ -23,34 +23,34 @@ def rows(findings: Sequence[Finding]) -> list[list[str]]:
     ]
 
 
-def terminal(findings: Sequence[Finding]) -> str:
+def findings_on_terminal(findings: Sequence[Finding]) -> str:
     """A table, its details below it."""
-    shown = rows(findings)
+    shown = rows_of_findings(findings)
     lines = [f"{row[1]}, {row[2]}: {row[6]}" for row in shown if row[6] and row[3] != WORDS["pass"]]
     return "\n".join([tabulate([row[:6] for row in shown], headers=COLUMNS[:6], disable_numparse=True), *lines])
 
 
-def headline(findings: Sequence[Finding]) -> str:
+def headline_of_findings(findings: Sequence[Finding]) -> str:
     """`worse: 2 of 31 findings`."""
     verdict = overall(findings)
     same = sum(f.status == verdict for f in findings)
     return f"{WORDS[verdict]}: {same} of {len(findings)} findings"
 
 
-def markdown(findings: Sequence[Finding], facts: Sequence[str]) -> str:
+def findings_in_markdown(findings: Sequence[Finding], facts: Sequence[str]) -> str:
     """Verdict, what is not passed in a table, the rest folded away."""
-    shown = rows(findings)
+    shown = rows_of_findings(findings)
     bad = [row for row in shown if row[3] != WORDS["pass"]]
     good = [row for row in shown if row[3] == WORDS["pass"]]
-    parts = [f"## Regression gate: {headline(findings)}", "\n".join(f"- {fact}" for fact in facts)]
+    parts = [f"## Regression gate: {headline_of_findings(findings)}", "\n".join(f"- {fact}" for fact in facts)]
     if bad:
-        parts.append(table(bad))
+        parts.append(table_of_findings(bad))
     if good:
-        parts.append(f"<details><summary>{len(good)} passed</summary>\n\n{table(good)}\n\n</details>")
+        parts.append(f"<details><summary>{len(good)} passed</summary>\n\n{table_of_findings(good)}\n\n</details>")
     return "\n\n".join(parts) + "\n"
 
 
-def table(shown: Sequence[Sequence[str]]) -> str:
+def table_of_findings(shown: Sequence[Sequence[str]]) -> str:
     """As GitHub renders it: a pipe inside a cell would end it."""
     cells = [[cell.replace("|", "\\|").replace("\n", " ") for cell in row] for row in shown]
     return tabulate(cells, headers=COLUMNS, tablefmt="github", disable_numparse=True)
@@ -81,13 +81,13 @@ def as_json(findings: Sequence[Finding], facts: Sequence[str]) -> str:
     return json.dumps({"verdict": overall(findings), "facts": list(facts), "findings": found}, indent=1)
 
 
-def write(findings: Sequence[Finding], facts: Sequence[str], folder: Path, summary: Path | None) -> None:
+def write_findings(findings: Sequence[Finding], facts: Sequence[str], folder: Path, summary: str | None) -> None:
     """`check.md`, `junit.xml` and `check.json`; the Markdown is also added to the job's summary where there is one."""
     folder.mkdir(parents=True, exist_ok=True)
-    text = markdown(findings, facts)
+    text = findings_in_markdown(findings, facts)
     (folder / "check.md").write_text(text)
     (folder / "junit.xml").write_bytes(junit(findings))
     (folder / "check.json").write_text(as_json(findings, facts) + "\n")
-    if summary is not None:
-        with summary.open("a") as file:
+    if summary:
+        with Path(summary).open("a") as file:
             file.write(text)

@@ -33,7 +33,7 @@ class Pair:
     head: Cost
 
 
-def judge(pairs: Sequence[Pair], subject: str, tolerances: Tolerances) -> list[Finding]:
+def judge_ratio(pairs: Sequence[Pair], subject: str, tolerances: Tolerances) -> list[Finding]:
     """Every quantity, from the pairs so far."""
     found = [throughput_finding(pairs, phase, subject, tolerances) for phase in phases(pairs)]
     found += [role_finding(pairs, name, subject, tolerances) for name in roles(pairs)]

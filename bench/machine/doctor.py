@@ -23,7 +23,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from bench.ground.words import GIB
-from bench.machine.versions import version
+from bench.machine.versions import package_version
 
 MIN_MEMORY_GIB = 2.0  # an embedded model, its optimizer states and torch itself
 MIN_DISK_GIB = 1.0  # checkpoints of a few runs of an embedded model
@@ -63,7 +63,7 @@ class Check:
 
 def doctor(config: DoctorConfig) -> int:
     """Print every check; 0 when the default run can start here, 1 when something it needs is missing."""
-    checks = list(examine(config))
+    checks = list(examine_machine(config))
     healthy = all(check.status != "failed" for check in checks)
     if config.json:
         print(json.dumps({"ok": healthy, "checks": [asdict(check) for check in checks]}, indent=2))
@@ -72,7 +72,7 @@ def doctor(config: DoctorConfig) -> int:
     return 0 if healthy else 1
 
 
-def examine(config: DoctorConfig) -> Iterator[Check]:
+def examine_machine(config: DoctorConfig) -> Iterator[Check]:
     yield _python()
     yield from _devices()
     yield from _memory()
@@ -165,7 +165,7 @@ def _packages(requirements: Sequence[tuple[str | None, Requirement]]) -> Iterato
         area = f"extra {extra}" if extra else "package"
         wanted = f"{DISTRIBUTION}[{extra}]" if extra else f"{requirement.name}{requirement.specifier}"
         install = f'pip install "{wanted}"'
-        here = version(requirement.name)
+        here = package_version(requirement.name)
         if here is None:
             yield Check(area=area, name=requirement.name, status=absent, found="not installed", needs=install)
             continue

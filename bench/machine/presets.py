@@ -83,18 +83,18 @@ class Preset:
 def preset_names() -> list[str]:
     """Every preset, by number of devices."""
     names = [path.stem for path in FOLDER.glob("*.toml") if path.stem != "devices"]
-    return sorted(names, key=lambda name: (load(name).num_devices, load(name).device.memory_gib))
+    return sorted(names, key=lambda name: (load_preset(name).num_devices, load_preset(name).device.memory_gib))
 
 
 @cache
-def load(name: str) -> Preset:
+def load_preset(name: str) -> Preset:
     """The preset of this name; `auto` is the largest one that this machine can serve.
 
     Raises:
         UserError: no such preset; names the nearest.
     """
     if name == AUTO:
-        return detect()
+        return detect_preset()
     path = FOLDER / f"{name}.toml"
     if name == "devices" or not path.is_file():
         raise UserError(f"unknown preset {name!r}: {nearest(name, preset_names())}")
@@ -121,7 +121,7 @@ def parse_gpus(spec: str, memory_gb: float | None = None) -> Preset:
         UserError: not a specification, no devices, or an unknown device (names the nearest).
     """
     if spec in preset_names():
-        return load(spec)
+        return load_preset(spec)
     found = re.fullmatch(r"(?:(\d+)x)?(\d+)x([A-Za-z][\w.-]*)", spec)
     if not found:
         raise UserError(f"--gpus {spec}: expected COUNTxDEVICE or NODESxCOUNTxDEVICE, such as 4xA100-80GB")
@@ -129,10 +129,11 @@ def parse_gpus(spec: str, memory_gb: float | None = None) -> Preset:
     if nodes * count == 0:
         raise UserError(f"--gpus {spec}: a plan needs at least one device")
     device = _device(name, memory_gb)
-    same = [p for p in map(load, preset_names()) if (p.device, p.nodes, p.devices_per_node) == (device, nodes, count)]
+    known = [load_preset(known_name) for known_name in preset_names()]
+    same = [p for p in known if (p.device, p.nodes, p.devices_per_node) == (device, nodes, count)]
     if same:
         return replace(same[0], name=spec)
-    like = next((p for p in map(load, reversed(preset_names())) if p.device.name == device.name), load("8xH100-80GB"))
+    like = next((p for p in reversed(known) if p.device.name == device.name), load_preset("8xH100-80GB"))
     alone = nodes * count == 1
     return replace(
         like,
@@ -149,32 +150,34 @@ def parse_gpus(spec: str, memory_gb: float | None = None) -> Preset:
     )
 
 
-def detect(*, alone: bool = False) -> Preset:
+def detect_preset(*, alone: bool = False) -> Preset:
     """The largest preset whose devices are here (of one device, if `alone`); `cpu` where there is no GPU.
 
     GPUs that no preset knows are described by what their driver says: their memory, and no rates.
     """
     found = installed_gpus()
     if not found:
-        return load("cpu")
-    known = [load(name) for name in preset_names()]
+        return load_preset("cpu")
+    known = [load_preset(name) for name in preset_names()]
     serving = [p for p in known if p.nodes == 1 and not (alone and p.num_devices > 1) and _present(p, found)]
     if serving:
         return serving[-1]
     name, memory_gib = found[0]
     device = Device(name=name, match=re.escape(name), memory_gib=memory_gib)
-    return replace(load("1xH200"), name=f"1x{name}", description=f"1 x {name}", device=device, micro_batch_tokens=8192)
+    return replace(
+        load_preset("1xH200"), name=f"1x{name}", description=f"1 x {name}", device=device, micro_batch_tokens=8192
+    )
 
 
-def for_run(name: str, *, cpu: bool, processes: int = 1) -> Preset:
+def preset_for_run(name: str, *, cpu: bool, processes: int = 1) -> Preset:
     """The preset that a run takes, which has a process on every device.
 
     Raises:
         UserError: unknown, of another number of devices, or not here; in one line. `cpu`: no GPU is to be used.
     """
     if name == AUTO:
-        return load("cpu") if cpu else detect_for(processes)
-    preset = load(name)
+        return load_preset("cpu") if cpu else detect_for(processes)
+    preset = load_preset(name)
     if preset.rollout_devices:
         raise UserError(f"--preset {name} keeps devices for generation alone, which only plan knows: choose another")
     if preset.num_devices != processes and preset.device.name != "cpu":
@@ -192,7 +195,7 @@ def for_run(name: str, *, cpu: bool, processes: int = 1) -> Preset:
 
 def detect_for(processes: int) -> Preset:
     """The preset of so many of the GPUs that are here: a named one, or one in its likeness."""
-    one = detect(alone=True)
+    one = detect_preset(alone=True)
     if processes == 1:
         return one
     if one.device.name in devices():

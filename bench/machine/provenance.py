@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from bench.machine.versions import driver, version
+from bench.machine.versions import driver_version, package_version
 
 PACKAGES = (
     "torch",
@@ -31,11 +31,11 @@ def provenance(device: torch.device) -> dict[str, Any]:
         "started_at": datetime.now(UTC).isoformat(timespec="seconds"),
         **commit(),
         "python": platform.python_version(),
-        "versions": {name: found for name in PACKAGES if (found := version(name)) is not None},
+        "versions": {name: found for name in PACKAGES if (found := package_version(name)) is not None},
         "device": device_name(device),
         "num_threads": torch.get_num_threads(),
         "cuda": torch.version.cuda,
-        **driver(),
+        **driver_version(),
         "platform": platform.platform(),
     }
 

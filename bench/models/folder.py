@@ -27,7 +27,7 @@ class UnreadableError(UserError):
         super().__init__(f"{flag} {location}: cannot be loaded: {why}")
 
 
-def read(cls: Any, location: str, flag: str = "--model", **settings: Any) -> Any:  # noqa: ANN401
+def read_model(cls: Any, location: str, flag: str = "--model", **settings: Any) -> Any:  # noqa: ANN401
     """`cls.from_pretrained`, which runs no code from the folder and asks nothing.
 
     Raises:
@@ -39,7 +39,7 @@ def read(cls: Any, location: str, flag: str = "--model", **settings: Any) -> Any
     except Exception as error:  # whatever a folder can be wrong about: each library has its own classes for it
         if isinstance(error, MemoryError) or "memory" in str(error):
             raise
-        raise UnreadableError(flag, location, reason(error)) from error
+        raise UnreadableError(flag, location, reason_in_one_line(error)) from error
 
 
 def read_weights(cls: Any, location: str, flag: str = "--model", fresh: str = "", **settings: Any) -> Any:  # noqa: ANN401
@@ -48,7 +48,7 @@ def read_weights(cls: Any, location: str, flag: str = "--model", fresh: str = ""
     Raises:
         UserError: it cannot be loaded, or some of its weights would be random.
     """
-    model, report = read(
+    model, report = read_model(
         cls, location, flag, output_loading_info=True, ignore_mismatched_sizes=True, **settings
     )  # sizes that differ are reported, and refused here
     check_report(report, location, flag, fresh)
@@ -70,14 +70,14 @@ def check_report(report: Mapping[str, Any], location: str, flag: str, fresh: str
         raise UnreadableError(flag, location, f"{sizes} ({len(odd)} such): config and weights are of two models")
     if missing:
         what = f"{len(missing)} weights are not stored, {missing[0]} the first, and would be random"
-        raise UnreadableError(flag, location, f"{what}{mend(unused)}")
+        raise UnreadableError(flag, location, f"{what}{mend_of_names(unused)}")
     if report.get("error_msgs"):
         raise UnreadableError(flag, location, str(report["error_msgs"][0]).strip().partition("\n")[0])
     if unused:
         print(f"{flag} {location}: {len(unused)} stored weights not used, {unused[0]} the first", file=sys.stderr)
 
 
-def mend(unused: list[str]) -> str:
+def mend_of_names(unused: list[str]) -> str:
     """What to do about stored names that no weight has, where it is known."""
     for prefix, kind in PREFIXES.items():
         if any(name.startswith(prefix) or f".{prefix}" in name for name in unused):
@@ -108,7 +108,7 @@ def check_folder(location: str, flag: str) -> None:
             )
 
 
-def reason(error: Exception) -> str:
+def reason_in_one_line(error: Exception) -> str:
     """One line for what a library says."""
     text = str(error).strip() or type(error).__name__
     if "trust_remote_code" in text:

@@ -37,7 +37,7 @@ def embedded_path(task: str) -> Path:
     return path
 
 
-def locate(name: str, task: str) -> str:
+def locate_model(name: str, task: str) -> str:
     """What `from_pretrained` is given for a model's name."""
     if name == EMBEDDED:
         return str(embedded_path(task))
@@ -68,7 +68,7 @@ def load_tokenizer(location: str) -> PreTrainedTokenizerBase:
     adapter = lora.adapter_folder(location)
     if adapter is not None and not (adapter / "tokenizer_config.json").is_file():
         location = lora.base_of(adapter)
-    return cast("PreTrainedTokenizerBase", folder.read(AutoTokenizer, location))
+    return cast("PreTrainedTokenizerBase", folder.read_model(AutoTokenizer, location))
 
 
 def load_model(location: str) -> PreTrainedModel:
@@ -78,7 +78,7 @@ def load_model(location: str) -> PreTrainedModel:
     """
     adapter = lora.adapter_folder(location)
     if adapter is not None:
-        require("peft", f"--model {location}, which is an adapter,", "lora")
+        require_package("peft", f"--model {location}, which is an adapter,", "lora")
         location = lora.base_of(adapter)
     model = cast(
         "PreTrainedModel",
@@ -88,7 +88,7 @@ def load_model(location: str) -> PreTrainedModel:
     model.eval()
     check_head(model, location)
     if adapter is not None:
-        lora.read(model, adapter)
+        lora.read_adapters(model, adapter)
     return model.eval()
 
 
@@ -111,7 +111,7 @@ def check_head(model: PreTrainedModel, location: str) -> None:
         ours = output_layer(model)(model.base_model(input_ids=ids, use_cache=False).last_hidden_state)
     except (RuntimeError, ValueError, LookupError, TypeError, AttributeError) as error:
         raise folder.UnreadableError(
-            "--model", location, f"a plain forward pass fails: {folder.reason(error)}"
+            "--model", location, f"a plain forward pass fails: {folder.reason_in_one_line(error)}"
         ) from error
     if not torch.allclose(whole, ours, atol=1e-4):
         raise UserError(
@@ -135,7 +135,7 @@ def eos_ids(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> list[
     return sorted(ids)
 
 
-def encode(tokenizer: PreTrainedTokenizerBase, prompt: str) -> list[int]:
+def encode_prompt(tokenizer: PreTrainedTokenizerBase, prompt: str) -> list[int]:
     """Token ids of a user message in the chat template (of the bare text where the tokenizer has none)."""
     if tokenizer.chat_template is None:
         return tokenizer(prompt)["input_ids"]  # type: ignore[return-value]
@@ -161,7 +161,7 @@ def pick_device(name: str) -> torch.device:
     return torch.device("cuda" if name == "cuda" or (name == "auto" and torch.cuda.is_available()) else "cpu")
 
 
-def require(package: str, flag: str, extra: str) -> None:
+def require_package(package: str, flag: str, extra: str) -> None:
     """Refuse a setting whose package is absent.
 
     Raises:

@@ -66,7 +66,7 @@ def weights_at(location: str) -> str:
     return location if folder is None else base_of(folder)
 
 
-def prepare(model: "PreTrainedModel", lora: LoraConfig, dtype: str | None, seed: int) -> None:
+def prepare_adapters(model: "PreTrainedModel", lora: LoraConfig, dtype: str | None, seed: int) -> None:
     """Freeze the model and train adapters: those that it came with, or new ones, which change nothing yet.
 
     Frozen weights are held in the arithmetic's dtype, adapters in float32.
@@ -75,8 +75,8 @@ def prepare(model: "PreTrainedModel", lora: LoraConfig, dtype: str | None, seed:
         UserError: a layer to adapt is not there, or cannot have adapters.
     """
     if not is_adapted(model):
-        add(model, lora, seed)
-    switch(model, on=True)
+        add_adapters(model, lora, seed)
+    switch_adapters(model, on=True)
     refuse_tied(model)
     if dtype == "bfloat16":
         for parameter in model.parameters():
@@ -84,7 +84,7 @@ def prepare(model: "PreTrainedModel", lora: LoraConfig, dtype: str | None, seed:
                 parameter.data = parameter.data.bfloat16()
 
 
-def add(model: "PreTrainedModel", lora: LoraConfig, seed: int) -> None:
+def add_adapters(model: "PreTrainedModel", lora: LoraConfig, seed: int) -> None:
     """Adapters that change nothing yet: the second factor of each is 0."""
     import peft  # pyright: ignore[reportMissingImports]
 
@@ -103,14 +103,14 @@ def add(model: "PreTrainedModel", lora: LoraConfig, seed: int) -> None:
             raise UserError(f"--lora.targets {' '.join(lora.targets)}: {str(error).splitlines()[0]}") from error
 
 
-def read(model: "PreTrainedModel", folder: Path) -> None:
+def read_adapters(model: "PreTrainedModel", folder: Path) -> None:
     """Put a stored adapter on its base model, frozen."""
     import peft  # pyright: ignore[reportMissingImports]
 
     peft.PeftModel.from_pretrained(model, str(folder))
 
 
-def save(model: "PreTrainedModel", folder: Path) -> None:
+def save_adapters(model: "PreTrainedModel", folder: Path) -> None:
     """Write the adapter in peft's format."""
     import peft  # pyright: ignore[reportMissingImports]
 
@@ -120,7 +120,7 @@ def save(model: "PreTrainedModel", folder: Path) -> None:
     cast("Any", model).peft_config[TRAINED].save_pretrained(folder)
 
 
-def switch(model: nn.Module, *, on: bool) -> None:
+def switch_adapters(model: nn.Module, *, on: bool) -> None:
     """Adapters on, and trained, or off."""
     for _, layer in adapted_layers(model):
         layer.enable_adapters(on)

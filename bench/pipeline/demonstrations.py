@@ -1,5 +1,6 @@
 """What a cold start learns from: a family of problems, each with a right and a careless worked solution."""
 
+import random
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -39,6 +40,16 @@ def training_rows(tasks: tuple[DataTask, ...]) -> Sequence[tuple[str, Row]]:
     """Prompts with their procedural rows, of the train split, of one task under several seeds."""
     rows = [(task, row) for task in tasks for row in task.procedural("train")]
     return [(task.prompt_template.fill(task.item(row, "procedural").question), row) for task, row in rows]
+
+
+def taught(
+    name: str, seed: int, rows: Sequence[tuple[str, Row]], careless: Callable[[Row, random.Random], str]
+) -> Iterator[Demonstration]:
+    """Rows that hold a `solution` and an `answer`, drawn without end, each beside what the teacher makes of it."""
+    rng = random.Random(f"careless {name}/{seed}")
+    while True:
+        prompt, row = rng.choice(rows)
+        yield Demonstration(prompt, completion(row["solution"], row["answer"]), careless(row, rng))
 
 
 def completion(thought: str, answer: object) -> str:

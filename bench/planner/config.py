@@ -56,7 +56,7 @@ class PlannedEngine:
     """Arithmetic of the models. None: the preset's."""
     zero: Literal[0, 1, 2, 3] | None = None
     """What deepspeed shares out: 1 optimizer states, 2 gradients too, 3 weights too; `--zero` for short."""
-    offload: tuple[Literal["none", "optimizer", "params"], ...] = ()
+    offload: tuple[Literal["none", "optimizer", "params", "reference"], ...] = ()
     """What waits in the host's memory; `--offload` for short. None given: whatever is cheapest; `none`: nothing."""
     gradient_checkpointing: bool | None = None
     """Whether activations are computed again in the backward pass. None: whichever is cheapest."""
@@ -121,7 +121,8 @@ class PlanConfig:
             "train_engine": engine.train,
             "rollout_engine": engine.rollout,
             "zero_stage": engine.zero,
-            "offload": offload_of(engine.offload) if engine.offload else None,
+            "offload": offload_of(engine.offload) if {*engine.offload} - {"reference"} else None,
+            "offload_reference": True if "reference" in engine.offload else None,
             "gradient_checkpointing": engine.gradient_checkpointing,
             "micro_batch_tokens": engine.micro_batch_tokens,
             "rollout_batch_size": engine.rollout_batch_size,

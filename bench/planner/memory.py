@@ -32,7 +32,7 @@ LOGIT_COPIES = 3  # (n, V) float32 beside the saved logits, at the worst moment:
 SAMPLER_BYTES = 28  # of each logit while tokens are drawn: logits, log-probs and kept in 4, two cumulative sums in 8
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Term:
     """One thing that is held."""
 
@@ -45,7 +45,7 @@ class Term:
     """On each node."""
 
 
-def terms(job: Job) -> Iterator[Term]:
+def memory_terms(job: Job) -> Iterator[Term]:
     """Everything that the job holds on a device of each pool."""
     yield from _trained(job, "policy", job.shape.params, "P")
     if job.method.critic:
@@ -75,11 +75,8 @@ def _trained(job: Job, role: Literal["policy", "critic"], params: int, symbol: s
         weights, formula = (0, "4 A") if role == "critic" else (weights, formula + " + 4 A")
         weights += 4 * trained
     on_host = s.offload == "params"
-    yield Term(
-        role=role,
-        device_bytes=0 if on_host else weights + job.shape.rotary_bytes,
-        formula="0: on the host" if on_host else formula + ROTARY,
-    )
+    shown = "0: on the host" if on_host else formula + ROTARY
+    yield Term(role, 0 if on_host else weights + job.shape.rotary_bytes, shown)
     if s.offload != "none":
         yield _on_host(job, trained)
     else:
@@ -139,11 +136,13 @@ def _frozen(job: Job) -> Iterator[Term]:
         held.append(("reward_model", job.reward_shape.critic_params, "R"))
     for role, params, symbol in held:
         size = width * params + job.shape.rotary_bytes
-        if s.offload == "params":
-            host = size / job.preset.nodes
-            yield Term(role=role, device_bytes=0, host_bytes=host, formula=f"0: on the host, {width} {symbol} / nodes")
+        waits, host = role == "reference" and s.offload_reference, size / job.preset.nodes
+        if waits and s.train_engine == "torch":  # which brings it whole for its one pass
+            yield Term(role, size, f"{width} {symbol}" + ROTARY, phases=("logprobs",), host_bytes=host)
+        elif s.offload == "params" or waits:
+            yield Term(role, 0, f"0: on the host, {width} {symbol} / nodes", host_bytes=host)
         else:
-            yield Term(role=role, device_bytes=size / shard, formula=f"{width} {symbol} / G" + ROTARY)
+            yield Term(role, size / shard, f"{width} {symbol} / G" + ROTARY)
 
 
 def _activations(job: Job) -> Iterator[Term]:
@@ -221,11 +220,11 @@ class Memory:
         return max(self.phases, key=lambda key: sum(self.phases[key].values()))
 
 
-def memory(job: Job) -> Memory:
+def memory_of_job(job: Job) -> Memory:
     """Terms added up by pool, phase and role."""
     phases: dict[tuple[Pool, Phase], dict[Role, float]] = {}
     host = 0.0
-    for term in terms(job):
+    for term in memory_terms(job):
         host += term.host_bytes
         for phase in term.phases:
             roles = phases.setdefault((term.pool, phase), {})
@@ -233,7 +232,7 @@ def memory(job: Job) -> Memory:
     return Memory(phases=phases, host_bytes=host)
 
 
-def fits(job: Job, held: Memory) -> bool:
+def fits_memory(job: Job, held: Memory) -> bool:
     """Whether the fullest phase fits a device, and the off-loaded states a node."""
     enough = not held.host_bytes or held.host_bytes <= (job.preset.host_memory_gib or 0) * GIB
     return held.peak_bytes <= job.preset.device.memory_gib * GIB and enough

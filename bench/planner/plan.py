@@ -5,12 +5,12 @@ from dataclasses import replace
 
 from bench.ground.errors import UserError
 from bench.ground.words import GIB
-from bench.machine.presets import Preset, load, parse_gpus
+from bench.machine.presets import Preset, load_preset, parse_gpus
 from bench.planner.config import PlanConfig
 from bench.planner.job import Job, Workload
 from bench.planner.methods import method
 from bench.planner.setting import EngineSetting
-from bench.planner.sizes import resolve
+from bench.planner.sizes import resolve_shape
 
 
 def plan(config: PlanConfig) -> int:
@@ -20,28 +20,28 @@ def plan(config: PlanConfig) -> int:
         UserError: what cannot be planned.
     """
     if config.validate:
-        from bench.planner.validate import report
+        from bench.planner.validate import report_validation
 
-        return report(config.validate, config.out, quiet=config.quiet)
+        return report_validation(config.validate, config.out, quiet=config.quiet)
     from bench.planner import show
 
-    planned = list(jobs(config))
+    planned = list(jobs_of_config(config))
     if config.weights_only:
-        return show.weights(planned, config.quiet)
-    return show.plans(planned, config, frozenset(config.pinned()))
+        return show.show_weights(planned, config.quiet)
+    return show.show_plans(planned, config, frozenset(config.pinned()))
 
 
-def jobs(config: PlanConfig) -> Iterator[Job]:
+def jobs_of_config(config: PlanConfig) -> Iterator[Job]:
     """One for each algorithm and configuration, at the preset's setting with the flags over it.
 
     Raises:
         UserError: unknown model, algorithm or hardware, or flags that contradict each other.
     """
-    check(config)
-    shape = resolve(config.model)
+    check_plan_config(config)
+    shape = resolve_shape(config.model)
     reward = None
     if config.reward == "model":
-        reward = resolve(config.reward_model.path) if config.reward_model.path else shape
+        reward = resolve_shape(config.reward_model.path) if config.reward_model.path else shape
     workload = Workload(
         prompt_tokens=config.max_prompt_tokens,
         completion_tokens=config.sampling.max_new_tokens,
@@ -61,7 +61,7 @@ def jobs(config: PlanConfig) -> Iterator[Job]:
             )
 
 
-def check(config: PlanConfig) -> None:
+def check_plan_config(config: PlanConfig) -> None:
     """Refuse what cannot be planned.
 
     Raises:
@@ -101,7 +101,7 @@ def configurations(config: PlanConfig) -> list[Preset]:
     """What to plan for, by name."""
     if config.gpus:
         return [parse_gpus(spec, config.memory_gb) for spec in config.gpus]
-    presets = [load(name) for name in config.presets]
+    presets = [load_preset(name) for name in config.presets]
     if config.memory_gb is None:
         return presets
     gib = config.memory_gb * 1e9 / GIB
@@ -128,6 +128,6 @@ def setting_on(config: PlanConfig, preset: Preset) -> EngineSetting:
     if flags.get("offload") == "params" and "zero_stage" not in flags:
         start = replace(start, zero_stage=3)
     chosen = replace(start, **flags)
-    if found := chosen.contradictions(preset.num_devices):
+    if found := chosen.contradictions(preset):
         raise UserError(f"{preset.name}: {found[0]}")
     return chosen

@@ -23,8 +23,8 @@ from bench.ground.words import GIB
 from bench.machine.presets import NETWORK_GB_PER_S, Preset
 from bench.planner.job import Job
 from bench.planner.memory import ROLES
-from bench.planner.search import Feasible, Plan, cheapest, evaluate, feasibility
-from bench.planner.sizes import ALIASES, resolve
+from bench.planner.search import Feasible, Plan, cheapest_plan, feasibility, plan_of_job
+from bench.planner.sizes import ALIASES, resolve_shape
 
 SIZES = [name for name in ALIASES if name[0].isdigit()]
 COUNTS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
@@ -38,17 +38,17 @@ LEVELS: dict[Feasible, str] = {
 }
 
 
-def draw(planned: Sequence[Job], best: Sequence[Plan | None], folder: Path) -> None:
+def draw_plan_figures(planned: Sequence[Job], best: Sequence[Plan | None], folder: Path) -> None:
     """memory.png, feasible.png and group_size.png in `folder`."""
     sns.set_theme(style="whitegrid", context="paper")
-    shown = [plan or evaluate(job) for job, plan in zip(planned, best, strict=True)]
-    save(memory_figure(shown), folder / "memory.png")
+    shown = [plan or plan_of_job(job) for job, plan in zip(planned, best, strict=True)]
+    save_figure(memory_figure(shown), folder / "memory.png")
     one_preset = {job.method.name: job for job in planned}
-    save(feasible_figure(list(one_preset.values())), folder / "feasible.png")
-    save(group_figure(planned), folder / "group_size.png")
+    save_figure(feasible_figure(list(one_preset.values())), folder / "feasible.png")
+    save_figure(group_figure(planned), folder / "group_size.png")
 
 
-def save(figure: Figure, path: Path) -> None:
+def save_figure(figure: Figure, path: Path) -> None:
     figure.savefig(path, dpi=150, bbox_inches="tight")
     plt.close(figure)
 
@@ -104,7 +104,7 @@ def feasible_figure(jobs: Sequence[Job]) -> Figure:
 
 
 def _level(job: Job, size: str, count: int) -> int:
-    scaled = replace(job, model=size, shape=resolve(size), preset=_scaled(job.preset, count))
+    scaled = replace(job, model=size, shape=resolve_shape(size), preset=_scaled(job.preset, count))
     return list(LEVELS).index(feasibility(scaled))
 
 
@@ -121,7 +121,7 @@ def group_figure(planned: Sequence[Job]) -> Figure:
         prompts = max(1, job.workload.samples_per_step // job.method.group_size)
         for group in GROUPS:
             workload = replace(job.workload, samples_per_step=group * min(prompts, 64))
-            plan = cheapest(replace(job, method=replace(job.method, group_size=group), workload=workload), FREE)
+            plan = cheapest_plan(replace(job, method=replace(job.method, group_size=group), workload=workload), FREE)
             hours = plan.gpu_hours(1e5 * group) if plan else None
             rows.append({"group": group, "hours": hours, "arm": f"{job.method.name}, {job.preset.name}"})
     table = pd.DataFrame(rows).dropna()

@@ -7,11 +7,11 @@ from pathlib import Path
 from bench.ground.runs import read_document, read_steps
 from bench.ground.tree import Tree
 from bench.ground.words import GIB
-from bench.machine.presets import Preset, devices, load
+from bench.machine.presets import Preset, devices, load_preset
 from bench.planner.job import Job, Method, Workload
-from bench.planner.memory import Memory, Role, memory
+from bench.planner.memory import Memory, Role, memory_of_job
 from bench.planner.setting import EngineSetting
-from bench.planner.sizes import resolve
+from bench.planner.sizes import resolve_shape
 from bench.planner.step_time import step_seconds
 
 Steps = list[Tree]
@@ -35,8 +35,8 @@ def predict(run: Path) -> Prediction:
         UserError: records of an older version, or a model that is not covered.
     """
     config, provenance, steps = records_of(run)
-    job, rollout_job = jobs(config, provenance, steps, seen_method(config, steps))
-    peak = peak_of("update", memory(job), memory(rollout_job)) / GIB
+    job, rollout_job = jobs_of_run(config, provenance, steps, seen_method(config, steps))
+    peak = peak_of("update", memory_of_job(job), memory_of_job(rollout_job)) / GIB
     seconds = step_seconds(job)
     if seconds is None:
         return Prediction(peak_gib=peak, step_s=None, generated_tokens_per_s=None)
@@ -56,14 +56,14 @@ def peak_of(phase: str, held: Memory, rolled: Memory) -> float:
     return max(sums)
 
 
-def jobs(config: Tree, provenance: Tree, steps: Steps, method: Method) -> tuple[Job, Job]:
+def jobs_of_run(config: Tree, provenance: Tree, steps: Steps, method: Method) -> tuple[Job, Job]:
     """The run as a job with the lengths that were seen, and with whole budgets, which the cache has room for."""
-    preset = hardware(config, provenance)
+    preset = hardware_of_run(config, provenance)
     location = provenance["model"]["location"]
     prompt, completion = (int(max(row[name] for row in steps)) for name in LENGTHS)
     job = Job(
         model=config["model"],
-        shape=resolve(location if Path(location).exists() else config["model"]),
+        shape=resolve_shape(location if Path(location).exists() else config["model"]),
         method=method,
         workload=Workload(
             prompt_tokens=prompt,
@@ -71,7 +71,7 @@ def jobs(config: Tree, provenance: Tree, steps: Steps, method: Method) -> tuple[
             samples_per_step=config["samples_per_step"],
         ),
         preset=preset,
-        reward_shape=resolve(learned) if (learned := config.get("reward_model", {}).get("path")) else None,
+        reward_shape=resolve_shape(learned) if (learned := config.get("reward_model", {}).get("path")) else None,
         setting=EngineSetting.of_run(config),
     )
     budget = config["sampling"]["max_new_tokens"]
@@ -92,11 +92,15 @@ def seen_method(config: Tree, steps: Steps) -> Method:
     )
 
 
-def hardware(config: Tree, provenance: Tree) -> Preset:
+def hardware_of_run(config: Tree, provenance: Tree) -> Preset:
     """The device that the run had, at the rate of the matrix product that the run measured on it."""
     name = str(provenance["device"])
     device = next((d for d in devices().values() if re.search(d.match, name)), devices()["cpu"])
-    preset = load("cpu") if device.name == "cpu" else replace(load("1xH200"), name=f"1x{device.name}", device=device)
+    preset = (
+        load_preset("cpu")
+        if device.name == "cpu"
+        else replace(load_preset("1xH200"), name=f"1x{device.name}", device=device)
+    )
     processes = provenance.get("processes", 1)
     preset = replace(preset, devices_per_node=processes)
     rate = provenance.get("peak_flops_per_s", 0) / processes

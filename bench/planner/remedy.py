@@ -14,7 +14,7 @@ from bench.ground.words import GIB
 from bench.machine.presets import Preset
 from bench.models.shape import ModelShape
 from bench.planner.job import Job, Workload
-from bench.planner.memory import Phase, memory
+from bench.planner.memory import Phase, memory_of_job
 from bench.planner.methods import of_algorithm
 from bench.planner.search import LORA_RANK
 from bench.planner.setting import EngineSetting
@@ -66,7 +66,7 @@ def phase_of(place: list[str]) -> Phase | None:
 
 def bytes_of(job: Job, phase: Phase | None) -> float:
     """Predicted on the fullest device, what a process holds before any tensor apart."""
-    phases = [roles for (_, name), roles in memory(job).phases.items() if phase in (None, name)]
+    phases = [roles for (_, name), roles in memory_of_job(job).phases.items() if phase in (None, name)]
     return max(sum(size for role, size in roles.items() if role != "context") for roles in phases)
 
 
@@ -81,7 +81,7 @@ def cheaper_settings(job: Job, phase: Phase | None) -> Iterator[EngineSetting]:
         ways += [host | {"zero_stage": max(1, now.zero_stage), "offload": "optimizer"}]
         ways += [host | {"zero_stage": 3, "offload": "params"}]
         if now.train_engine == "torch":
-            ways += [{"gradient_checkpointing": True, "lora_rank": LORA_RANK}]
+            ways += [{"gradient_checkpointing": True, "lora_rank": LORA_RANK, "offload_reference": False}]
     for way in ways:
         if phase == "rollout":
             yield from (replace(now, **way, rollout_batch_size=n) for n in halvings(now.rollout_batch_size, 1))

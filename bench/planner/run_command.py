@@ -4,7 +4,7 @@ import shlex
 
 from bench.planner.config import PlanConfig
 from bench.planner.job import Job
-from bench.planner.search import Plan, cheapest, describe_setting
+from bench.planner.search import Plan, cheapest_plan, describe_setting
 from bench.planner.sizes import name_for_run
 
 
@@ -14,7 +14,7 @@ def to_run(best: Plan, config: PlanConfig, pinned: frozenset[str]) -> list[str]:
     if not beyond:
         return [run_command(best.job, config)]
     line = f"no run does this yet: {', '.join(beyond)}"
-    within = cheapest(best.job, pinned, runnable=True)
+    within = cheapest_plan(best.job, pinned, runnable=True)
     if within is None:
         return [line]
     line += f". The cheapest that one does: {describe_setting(within.job.setting)}"
@@ -23,7 +23,9 @@ def to_run(best: Plan, config: PlanConfig, pinned: frozenset[str]) -> list[str]:
 
 def run_command(job: Job, config: PlanConfig) -> str:
     """What a user would type to train as planned."""
-    return " ".join([launcher(job), "-m bench run", *(shlex.join(flag.split(" ", 1)) for flag in flags(job, config))])
+    return " ".join(
+        [launcher(job), "-m bench run", *(shlex.join(flag.split(" ", 1)) for flag in flags_of_job(job, config))]
+    )
 
 
 def launcher(job: Job) -> str:
@@ -34,7 +36,7 @@ def launcher(job: Job) -> str:
     return f"torchrun --nproc_per_node {each}" if job.train_devices > 1 else "python"
 
 
-def flags(job: Job, config: PlanConfig) -> list[str]:
+def flags_of_job(job: Job, config: PlanConfig) -> list[str]:
     """Everything that the prediction depends on and a run can be told."""
     work = job.workload
     found = [

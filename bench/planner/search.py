@@ -8,7 +8,7 @@ from typing import Any, Literal, get_args
 from bench.ground.words import GIB
 from bench.machine.presets import NETWORK_GB_PER_S, Efficiency, Preset, devices
 from bench.planner.job import Job
-from bench.planner.memory import Memory, fits, memory
+from bench.planner.memory import Memory, fits_memory, memory_of_job
 from bench.planner.setting import EngineSetting, Offload
 from bench.planner.step_time import step_seconds
 
@@ -46,20 +46,20 @@ class Plan:
         return samples / rate / 3600 * self.job.preset.num_devices if rate else None
 
 
-def evaluate(job: Job) -> Plan:
+def plan_of_job(job: Job) -> Plan:
     """What the job needs as it is set."""
-    held = memory(job)
-    return Plan(job=job, memory=held, fits=fits(job, held), seconds=step_seconds(job))
+    held = memory_of_job(job)
+    return Plan(job=job, memory=held, fits=fits_memory(job, held), seconds=step_seconds(job))
 
 
-def cheapest(job: Job, pinned: frozenset[str], *, runnable: bool = False) -> Plan | None:
+def cheapest_plan(job: Job, pinned: frozenset[str], *, runnable: bool = False) -> Plan | None:
     """The fitting setting with the least time a step (and so GPU-hours a sample); None where nothing fits.
 
     `pinned` names the fields of the setting that the user fixed; every other one is searched. Where no time can be
     predicted, the setting that leaves most memory free. `runnable`: of what `bench run` can do alone.
     """
     best: Plan | None = None
-    for setting in candidates(job, pinned):
+    for setting in candidate_settings(job, pinned):
         if runnable and setting.beyond_a_run(job.preset.num_devices - setting.rollout_devices):
             continue
         plan = _fill(replace(job, setting=setting), pinned)
@@ -68,7 +68,7 @@ def cheapest(job: Job, pinned: frozenset[str], *, runnable: bool = False) -> Pla
     return best
 
 
-def candidates(job: Job, pinned: frozenset[str]) -> Iterator[EngineSetting]:
+def candidate_settings(job: Job, pinned: frozenset[str]) -> Iterator[EngineSetting]:
     """Settings without contradictions, the two batch sizes aside."""
     preset, now = job.preset, job.setting
     count = preset.num_devices
@@ -85,7 +85,7 @@ def candidates(job: Job, pinned: frozenset[str]) -> Iterator[EngineSetting]:
     free = {name: (getattr(now, name),) if name in pinned else options for name, options in choices.items()}
     for values in product(*free.values()):
         setting = replace(now, **dict(zip(free, values, strict=True)))
-        if not setting.contradictions(count):
+        if not setting.contradictions(preset):
             yield setting
 
 
@@ -105,19 +105,19 @@ def _fill(job: Job, pinned: frozenset[str]) -> Plan | None:
         return None
     tokens = next(t for t in micro if _fits(job, replace(smallest, micro_batch_tokens=t)))
     batch = next(b for b in batches if _fits(job, replace(smallest, micro_batch_tokens=tokens, rollout_batch_size=b)))
-    return evaluate(replace(job, setting=replace(smallest, micro_batch_tokens=tokens, rollout_batch_size=batch)))
+    return plan_of_job(replace(job, setting=replace(smallest, micro_batch_tokens=tokens, rollout_batch_size=batch)))
 
 
 def _fits(job: Job, setting: EngineSetting) -> bool:
     trial = replace(job, setting=setting)
-    return fits(trial, memory(trial))
+    return fits_memory(trial, memory_of_job(trial))
 
 
 def feasibility(job: Job) -> Feasible:
     """What it takes to fit at all, the smallest batches granted: nothing, off-load, LoRA beside it, or more devices."""
     for lora_rank in (0, LORA_RANK):
-        trial = replace(job, setting=replace(job.setting, lora_rank=lora_rank))
-        fitting = {s.offload for s in candidates(trial, frozenset()) if _fits(trial, _smallest(trial, s))}
+        trial = replace(job, setting=job.setting.adapted(lora_rank))
+        fitting = {s.offload for s in candidate_settings(trial, frozenset()) if _fits(trial, _smallest(trial, s))}
         if fitting:
             return "LoRA" if lora_rank else "fits" if "none" in fitting else "off-load"
     return "no"
@@ -162,12 +162,12 @@ class Remedy:
 def remedies(job: Job, pinned: frozenset[str]) -> list[Remedy]:
     """What would make it fit, each tried: settings that were pinned, LoRA, more devices."""
     found: list[Remedy] = []
-    if pinned and (plan := cheapest(job, frozenset())):
+    if pinned and (plan := cheapest_plan(job, frozenset())):
         found.append(Remedy(change="other settings", plan=plan))
-    adapters = replace(job, setting=replace(job.setting, lora_rank=LORA_RANK))
-    if not job.setting.lora_rank and (plan := cheapest(adapters, frozenset())):
+    adapters = replace(job, setting=job.setting.adapted(LORA_RANK))
+    if not job.setting.lora_rank and (plan := cheapest_plan(adapters, frozenset())):
         found.append(Remedy(change=f"LoRA of rank {LORA_RANK}", plan=plan))
-    more = (cheapest(replace(job, preset=preset), frozenset()) for preset in _larger(job.preset))
+    more = (cheapest_plan(replace(job, preset=preset), frozenset()) for preset in _larger(job.preset))
     if plan := next((p for p in more if p), None):
         found.append(Remedy(change=plan.job.preset.name, plan=plan))
     return found
@@ -195,6 +195,8 @@ def describe_setting(setting: EngineSetting) -> str:
     parts = [setting.train_engine + (f" ZeRO-{setting.zero_stage}" if setting.train_engine == "deepspeed" else "")]
     if setting.offload != "none":
         parts.append(f"{setting.offload} off-loaded")
+    if setting.offload_reference:
+        parts.append("reference off-loaded")
     if setting.lora_rank:
         parts.append(f"LoRA {setting.lora_rank}")
     if setting.gradient_checkpointing:

@@ -1,7 +1,7 @@
 """How the engines of a run are set, as the planner sees it: from a preset, from a run, and back as a run's flags."""
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, Self
 
 from bench.machine.placement import Placement
@@ -24,7 +24,7 @@ FLAGS = {
     "tensor_parallel": "--engine.tensor-parallel {}",
     "dtype": "--engine.dtype {}",
 }  # of `bench run`; --rollout-devices and --optimizer are the planner's own
-OFFLOADED = {"optimizer": "optimizer", "params": "optimizer,params"}
+OFFLOADED = {"none": (), "optimizer": ("optimizer",), "params": ("optimizer", "params")}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,6 +38,8 @@ class EngineSetting:
     lora_rank: int = 0
     zero_stage: int = 0
     offload: Offload = "none"
+    offload_reference: bool = False
+    """The reference waits in the host's memory, too."""
     gradient_checkpointing: bool = False
     micro_batch_tokens: int = 8192
     rollout_batch_size: int = 256
@@ -70,33 +72,49 @@ class EngineSetting:
             lora_rank=config.get("lora", {}).get("rank", 0),
             zero_stage=engine.get("zero") or 0,
             offload=offload_of(engine.get("offload", ())),
+            offload_reference="reference" in engine.get("offload", ()),
             gradient_checkpointing=engine["gradient_checkpointing"],
             micro_batch_tokens=engine["micro_batch_tokens"],
             rollout_batch_size=engine["rollout_batch_size"],
             tensor_parallel=engine.get("tensor_parallel", 1),
         )
 
+    def adapted(self, rank: int) -> Self:
+        """This with adapters of a rank, whose reference is the policy's own base; 0: none."""
+        return replace(self, lora_rank=rank, offload_reference=self.offload_reference and not rank)
+
     def run_flags(self, but: Self | None = None) -> list[str]:
         """The flags by which a run is set like this; with `but`, those alone in which this differs from it."""
         found: list[str] = []
         for name, flag in FLAGS.items():
-            value = getattr(self, name)
-            if but is not None and value == getattr(but, name):
+            value = self._flag_value(name)
+            if but is not None and value == but._flag_value(name):
                 continue
-            if but is None and (value in (False, "none") or (name == "zero_stage" and self.train_engine == "torch")):
+            if but is None and (value in (False, "") or (name == "zero_stage" and self.train_engine == "torch")):
                 continue
-            found.append(flag.format(OFFLOADED.get(value, value) if name == "offload" else value))
+            found.append(flag.format(value).rstrip())
         return found
 
-    def contradictions(self, num_devices: int) -> list[str]:
+    @property
+    def offloaded(self) -> tuple[str, ...]:
+        """What waits on the host, in the words of a run's `--offload`."""
+        return OFFLOADED[self.offload] + (("reference",) if self.offload_reference else ())
+
+    def _flag_value(self, name: str) -> Any:  # noqa: ANN401
+        return ",".join(self.offloaded) if name == "offload" else getattr(self, name)
+
+    def contradictions(self, preset: Preset) -> list[str]:
         """Why this setting cannot be; empty where it can."""
+        num_devices = preset.num_devices
         placement = Placement(
             train=self.train_engine,
             rollout=self.rollout_engine,
             zero=self.zero_stage,
-            offload=frozenset() if self.offload == "none" else frozenset({self.offload}),
+            offload=frozenset(self.offloaded),
             train_devices=num_devices - self.rollout_devices,
             tensor_parallel=self.tensor_parallel,
+            adapters=self.lora_rank > 0,
+            on_cpu=preset.device.name == "cpu",
         )
         shared, size = self.rollout_devices, self.tensor_parallel
         rules = [

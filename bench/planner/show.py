@@ -19,12 +19,12 @@ from bench.planner.job import BYTES, Job
 from bench.planner.memory import weights_only
 from bench.planner.methods import budget_samples
 from bench.planner.run_command import to_run
-from bench.planner.search import Plan, cheapest, describe_setting, evaluate, remedies
+from bench.planner.search import Plan, cheapest_plan, describe_setting, plan_of_job, remedies
 
 WIDE = 160  # columns of a table that goes to a file or a pipe
 
 
-def weights(planned: Sequence[Job], quiet: bool) -> int:
+def show_weights(planned: Sequence[Job], quiet: bool) -> int:
     """GB (10^9 bytes) of the weights of every model held; each algorithm once, since devices do not matter."""
     console = Console(quiet=quiet)
     for job in {job.method.name: job for job in planned}.values():
@@ -40,7 +40,7 @@ def weights(planned: Sequence[Job], quiet: bool) -> int:
     return 0
 
 
-def plans(planned: Sequence[Job], config: PlanConfig, pinned: frozenset[str]) -> int:
+def show_plans(planned: Sequence[Job], config: PlanConfig, pinned: frozenset[str]) -> int:
     """Search, print and write; 0 when something fits."""
     console = Console(quiet=config.quiet, width=None if sys.stdout.isatty() else WIDE)
     shape = planned[0].shape
@@ -49,22 +49,22 @@ def plans(planned: Sequence[Job], config: PlanConfig, pinned: frozenset[str]) ->
         f"{config.model}: {shape.params / 1e9:.2f}B parameters{active}; {config.samples_per_step} samples a step of "
         f"{config.max_prompt_tokens} + {config.sampling.max_new_tokens} tokens; {config.reward} reward"
     )
-    best = [cheapest(job, pinned) for job in planned]
-    sections = [section(job, plan, config, pinned) for job, plan in zip(planned, best, strict=True)]
-    comparison = compare(planned, best, config)
+    best = [cheapest_plan(job, pinned) for job in planned]
+    sections = [plan_section(job, plan, config, pinned) for job, plan in zip(planned, best, strict=True)]
+    comparison = show_comparison(planned, best, config)
     if len(planned) > 1:
         print_table(console, comparison.drop(columns="setting", errors="ignore"))
         for job, plan, text in zip(planned, best, sections, strict=True):
-            summary = f"cheapest: {describe_setting(plan.job.setting)}" if plan else verdict(text)
+            summary = f"cheapest: {describe_setting(plan.job.setting)}" if plan else fit_verdict(text)
             console.print(escape(f"{job.method.name} on {job.preset.name}: {summary}"), soft_wrap=True)
     else:
         console.print(escape(sections[0]), soft_wrap=True)
-    folder = write(config, planned, best, sections, comparison)
+    folder = write_plan(config, planned, best, sections, comparison)
     print(f"wrote {folder}")
     return 0 if any(best) else 1
 
 
-def compare(planned: Sequence[Job], best: Sequence[Plan | None], config: PlanConfig) -> pd.DataFrame:
+def show_comparison(planned: Sequence[Job], best: Sequence[Plan | None], config: PlanConfig) -> pd.DataFrame:
     """The comparison table, each row at its own budget."""
     rows: list[dict[str, object]] = []
     for job, plan in zip(planned, best, strict=True):
@@ -73,14 +73,14 @@ def compare(planned: Sequence[Job], best: Sequence[Plan | None], config: PlanCon
     return tables.comparison_table(rows)
 
 
-def verdict(section: str) -> str:
+def fit_verdict(section: str) -> str:
     """The lines before the first table."""
     return section.split("\n\n")[0]
 
 
-def section(job: Job, best: Plan | None, config: PlanConfig, pinned: frozenset[str]) -> str:
+def plan_section(job: Job, best: Plan | None, config: PlanConfig, pinned: frozenset[str]) -> str:
     """One algorithm on one configuration, in Markdown."""
-    as_set = evaluate(job)
+    as_set = plan_of_job(job)
     answer = "fits" if as_set.fits else "does not fit"
     lines = [
         f"as set ({describe_setting(job.setting)}): {answer}, {as_set.memory.peak_bytes / GIB:.1f} of "
@@ -95,31 +95,31 @@ def section(job: Job, best: Plan | None, config: PlanConfig, pinned: frozenset[s
         lines.append("nothing fits. What would:" if options else "nothing fits, and no change tried would make it")
         lines += [f"- {option}" for option in options]
     held = tables.memory_table(shown.memory, job.preset.device.memory_gib)
-    lines += ["", "GiB on a device", "", tables.markdown(held, index=True)]
-    lines += ["", tables.markdown(tables.terms_table(shown.job)), "", tables.symbols(shown.job)]
+    lines += ["", "GiB on a device", "", tables.markdown_table(held, index=True)]
+    lines += ["", tables.markdown_table(tables.terms_table(shown.job)), "", tables.symbols_of_formulas(shown.job)]
     if best and best.seconds:
-        lines += ["", tables.markdown(tables.time_table(best)), "", spending(best, config)]
+        lines += ["", tables.markdown_table(tables.time_table(best)), "", spending_of_plan(best, config)]
     elif best:
         lines += ["", "no time is predicted: the device's rates are not known"]
     return "\n".join(lines)
 
 
-def spending(plan: Plan, config: PlanConfig) -> str:
+def spending_of_plan(plan: Plan, config: PlanConfig) -> str:
     """What the budget buys."""
     samples = budget_samples(config.budget, plan.job, plan.samples_per_s)
     if samples is None or plan.samples_per_s is None:
         return ""
     hours = plan.gpu_hours(samples) or 0.0
     text = (
-        f"{tables.number(plan.generated_tokens_per_s)} generated tokens/s, "
-        f"{tables.number(plan.samples_per_s)} samples/s; "
+        f"{tables.number_text(plan.generated_tokens_per_s)} generated tokens/s, "
+        f"{tables.number_text(plan.samples_per_s)} samples/s; "
         f"{config.budget} is {samples:,.0f} samples in {samples / plan.job.workload.samples_per_step:,.0f} steps, "
-        f"{tables.number(hours)} device-hours"
+        f"{tables.number_text(hours)} device-hours"
     )
-    return text + (f", cost {tables.number(hours * config.price)}" if config.price is not None else "")
+    return text + (f", cost {tables.number_text(hours * config.price)}" if config.price is not None else "")
 
 
-def write(
+def write_plan(
     config: PlanConfig,
     planned: Sequence[Job],
     best: Sequence[Plan | None],
@@ -131,14 +131,14 @@ def write(
     folder.mkdir(parents=True, exist_ok=True)
     titles = [f"{job.method.name} on {job.preset.name}" for job in planned]
     text = "\n\n".join(f"## {title}\n\n{body}" for title, body in zip(titles, sections, strict=True))
-    (folder / "plan.md").write_text(f"# Plan for {config.model}\n\n{tables.markdown(comparison)}\n\n{text}\n")
-    (folder / "comparison.md").write_text(tables.markdown(comparison) + "\n")
+    (folder / "plan.md").write_text(f"# Plan for {config.model}\n\n{tables.markdown_table(comparison)}\n\n{text}\n")
+    (folder / "comparison.md").write_text(tables.markdown_table(comparison) + "\n")
     comparison.to_csv(folder / "comparison.csv", index=False)
-    comparison.map(tables.number).to_html(folder / "comparison.html", index=False)
+    comparison.map(tables.number_text).to_html(folder / "comparison.html", index=False)
     if config.plots:
-        from bench.planner.plots import draw
+        from bench.planner.plots import draw_plan_figures
 
-        draw(planned, best, folder)
+        draw_plan_figures(planned, best, folder)
     return folder
 
 
@@ -148,5 +148,5 @@ def print_table(console: Console, table: pd.DataFrame) -> None:
     for column in table.columns:
         grid.add_column(str(column), overflow="fold")
     for row in table.itertuples(index=False):
-        grid.add_row(*(escape(tables.number(value)) for value in row))
+        grid.add_row(*(escape(tables.number_text(value)) for value in row))
     console.print(grid)

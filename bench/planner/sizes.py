@@ -66,7 +66,7 @@ ASSETS = Path(__file__).parents[1] / "assets"
 HUB_TIMEOUT_S = 2.0
 
 
-def resolve(model: str) -> ModelShape:
+def resolve_shape(model: str) -> ModelShape:
     """The sizes of a model: a size or hub id of the table, a folder or config.json, an embedded model, any hub id.
 
     Raises:

@@ -33,7 +33,7 @@ class Rates:
     host_per_s: float | None
 
 
-def rates(preset: Preset, dtype: str) -> Rates | None:
+def device_rates(preset: Preset, dtype: str) -> Rates | None:
     """None where the device's rates are not known: no time is then predicted."""
     device, e = preset.device, preset.efficiency
     if device.peak_tflops is None or device.bandwidth_gb_per_s is None:
@@ -49,7 +49,7 @@ def rates(preset: Preset, dtype: str) -> Rates | None:
 
 def step_seconds(job: Job) -> dict[str, float] | None:
     """Seconds of each phase; None where the device's rates are not known."""
-    r = rates(job.preset, job.setting.dtype)
+    r = device_rates(job.preset, job.setting.dtype)
     if r is None:
         return None
     return {
@@ -115,6 +115,10 @@ def score_seconds(job: Job, r: Rates) -> float:
 def logprobs_seconds(job: Job, r: Rates) -> float:
     """Forward passes before the update: the policy's, and where they are needed the reference's and the critic's."""
     seconds = _forward_seconds(job, r, job.shape) * (1 + job.method.reference)
+    if job.method.reference and job.setting.offload_reference and r.host_per_s:
+        one = job.setting.train_engine == "torch"  # which brings it whole, once a step; DeepSpeed a part at a time
+        moved = 4 * job.shape.params if one else BYTES[job.setting.dtype] * job.shape.params * _micro_batches(job)
+        seconds += moved / job.train_devices / r.host_per_s
     return seconds + (_forward_seconds(job, r, job.shape, head=1) if job.method.critic else 0.0)
 
 

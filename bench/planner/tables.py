@@ -6,7 +6,7 @@ import pandas as pd
 
 from bench.ground.words import GIB
 from bench.planner.job import Job
-from bench.planner.memory import PHASES, ROLES, Memory, terms
+from bench.planner.memory import PHASES, ROLES, Memory, memory_terms
 from bench.planner.search import Plan, describe_setting, largest_micro_batch
 
 NONE = "-"
@@ -23,12 +23,12 @@ def terms_table(job: Job) -> pd.DataFrame:
             "GiB on a host": term.host_bytes / GIB,
             "formula": term.formula,
         }
-        for term in terms(job)
+        for term in memory_terms(job)
     ]
     return pd.DataFrame(rows)
 
 
-def symbols(job: Job) -> str:
+def symbols_of_formulas(job: Job) -> str:
     """What the formulas' letters are for this job."""
     shape, s, w = job.shape, job.setting, job.workload
     trained = shape.lora_params(s.lora_rank) if s.lora_rank else shape.params
@@ -105,7 +105,7 @@ def comparison_table(rows: Sequence[dict[str, object]]) -> pd.DataFrame:
     return pd.DataFrame(rows).dropna(axis="columns", how="all")
 
 
-def number(value: object) -> str:
+def number_text(value: object) -> str:
     """For people: three figures, `-` where there is none."""
     if value is None or value != value:
         return NONE
@@ -114,6 +114,6 @@ def number(value: object) -> str:
     return str(value)
 
 
-def markdown(table: pd.DataFrame, *, index: bool = False) -> str:
+def markdown_table(table: pd.DataFrame, *, index: bool = False) -> str:
     """A GitHub table."""
-    return table.map(number).to_markdown(index=index, disable_numparse=True)
+    return table.map(number_text).to_markdown(index=index, disable_numparse=True)

@@ -13,9 +13,9 @@ from bench.ground.tree import Tree
 from bench.ground.words import GIB, ROLES, Phase
 from bench.planner import tables
 from bench.planner.job import Method
-from bench.planner.memory import memory
+from bench.planner.memory import memory_of_job
 from bench.planner.methods import of_algorithm
-from bench.planner.predict import Steps, jobs, peak_of, records_of
+from bench.planner.predict import Steps, jobs_of_run, peak_of, records_of
 from bench.planner.step_time import step_seconds
 
 MEASURED_PHASES: tuple[Phase, ...] = ("rollout", "logprobs", "update")
@@ -39,13 +39,13 @@ class Checked:
         return self.predicted / self.measured - 1
 
 
-def report(runs: Sequence[Path], out: Path, *, quiet: bool) -> int:
+def report_validation(runs: Sequence[Path], out: Path, *, quiet: bool) -> int:
     """Print the comparison and write it as validation.{md,csv}.
 
     Raises:
         UserError: a directory without a run's records, or a model that is not covered.
     """
-    rows = [row for run in runs for row in compare(run)]
+    rows = [row for run in runs for row in compare_with_run(run)]
     table = pd.DataFrame(
         [
             {
@@ -59,19 +59,19 @@ def report(runs: Sequence[Path], out: Path, *, quiet: bool) -> int:
             for row in rows
         ]
     )
-    Console(quiet=quiet).print(tables.markdown(table), soft_wrap=True)
+    Console(quiet=quiet).print(tables.markdown_table(table), soft_wrap=True)
     out.mkdir(parents=True, exist_ok=True)
-    (out / "validation.md").write_text(tables.markdown(table) + "\n")
+    (out / "validation.md").write_text(tables.markdown_table(table) + "\n")
     table.to_csv(out / "validation.csv", index=False)
     print(f"wrote {out / 'validation.md'}")
     return 0
 
 
-def compare(run: Path) -> list[Checked]:
+def compare_with_run(run: Path) -> list[Checked]:
     """Roles, phases and times of one run, in that order."""
     config, provenance, steps = records_of(run)
-    job, rollout_job = jobs(config, provenance, steps, recorded_method(config))
-    held, rolled = memory(job), memory(rollout_job)
+    job, rollout_job = jobs_of_run(config, provenance, steps, recorded_method(config))
+    held, rolled = memory_of_job(job), memory_of_job(rollout_job)
     label = f"{config['arm']}, {config['model']}"
 
     def largest(name: str) -> float | None:

@@ -17,12 +17,12 @@ from bench.report.activity import activity
 from bench.report.answer import answer
 from bench.report.claims import practical_comparison
 from bench.report.comparison import Comparison, comparisons_in
-from bench.report.costs import cost, memory
+from bench.report.costs import cost_table, memory_table
 from bench.report.efficiency import efficiency, equal_cost
 from bench.report.figures import Figure
 from bench.report.gallery import draw
-from bench.report.hardware import hardware
-from bench.report.health import stability, verifier
+from bench.report.hardware import hardware_table
+from bench.report.health import stability_table, verifier_table
 from bench.report.listing import arms, provenance, runs
 from bench.report.page import examples, write_page
 from bench.report.records import Records, load
@@ -131,11 +131,11 @@ def _tables(
         arms(found),
         efficiency(found, records, wanted.target),
         equal_cost(found, records, wanted.reference, wanted.target, margin),
-        cost(found),
-        memory(found),
-        hardware(found),
-        stability(found),
-        verifier(found),
+        cost_table(found),
+        memory_table(found),
+        hardware_table(found),
+        stability_table(found),
+        verifier_table(found),
         provenance(found),
         runs(found),
     )

@@ -16,7 +16,7 @@ def shared_machine(arm: Arm) -> bool:
     return load is not None and load.mean > BUSY
 
 
-def cost(comparisons: Sequence[Comparison]) -> Table:
+def cost_table(comparisons: Sequence[Comparison]) -> Table:
     """Totals of a run, mean over runs."""
     columns = {
         "samples": ("data/samples_generated", 4),
@@ -46,7 +46,7 @@ def cost(comparisons: Sequence[Comparison]) -> Table:
     )
 
 
-def memory(comparisons: Sequence[Comparison]) -> Table:
+def memory_table(comparisons: Sequence[Comparison]) -> Table:
     """Bytes by role, and the peak of each phase."""
     first = [arm for comparison in comparisons for arm in comparison.arms]
     peaks = sorted({c for arm in first for c in arm.runs if c.startswith("max:memory/peak_gib/")})

@@ -13,7 +13,7 @@ NOT_MEASURED = "not measured"
 Key = tuple[str, str, str, str]  # data, model, arm, configuration
 
 
-def hardware(comparisons: Sequence[Comparison]) -> Table | None:
+def hardware_table(comparisons: Sequence[Comparison]) -> Table | None:
     """One row for each arm and configuration of a data set and model; None where no run names a configuration."""
     rows = list(_rows(comparisons))
     if not rows:

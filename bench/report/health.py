@@ -8,7 +8,7 @@ from bench.stability import COLLAPSED
 from bench.stats import estimate_positive
 
 
-def stability(comparisons: Sequence[Comparison]) -> Table:
+def stability_table(comparisons: Sequence[Comparison]) -> Table:
     """Diverged and collapsed runs, extremes and drawdown."""
     rows = [_stability(comparison, arm) for comparison in comparisons for arm in comparison.arms]
     return Table(
@@ -46,7 +46,7 @@ def _stability(comparison: Comparison, arm: Arm) -> Row:
         "reward drawdown": quantity(arm.mean("reward_drawdown")),
         "accuracy drawdown": percent(arm.share("accuracy_drawdown")),
         "length drift": quantity(estimate_positive(length)) if length else text(""),
-        "spread of accuracy, points": spread(list(final.values())),
+        "spread of accuracy, points": spread_of_accuracies(list(final.values())),
         "groups without signal, %": percent(arm.share("mean:reward/frac_zero_std_groups")),
     }
 
@@ -56,7 +56,7 @@ def _ratio(arm: Arm, name: str) -> list[float]:
     return [last[seed] / first[seed] for seed in last if first.get(seed)]
 
 
-def spread(values: Sequence[float]) -> Cell:
+def spread_of_accuracies(values: Sequence[float]) -> Cell:
     """Sample standard deviation of accuracies, in points; missing below two runs."""
     if len(values) < 2:
         return text("")
@@ -65,7 +65,7 @@ def spread(values: Sequence[float]) -> Cell:
     return Cell(text=f"{deviation * 100:.1f}", value=deviation)
 
 
-def verifier(comparisons: Sequence[Comparison]) -> Table:
+def verifier_table(comparisons: Sequence[Comparison]) -> Table:
     """How often no verdict could be reached in training."""
     rows: list[Row] = [
         {

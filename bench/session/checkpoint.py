@@ -31,7 +31,7 @@ class Best:
         return self.accuracy is None or accuracy > self.accuracy
 
 
-def save(recorder: Recorder, loaded: Loaded, state: State, best: Best) -> None:
+def save_checkpoint(recorder: Recorder, loaded: Loaded, state: State, best: Best) -> None:
     """Write the checkpoint of this step; the one before it is dropped when it stands."""
     counts = recorder.counts()
 
@@ -62,7 +62,7 @@ def best_folder(step: int) -> str:
     return f"best-{step:06d}"
 
 
-def load(folder: Path, loaded: Loaded) -> tuple[State, Best, dict[str, int]]:
+def load_checkpoint(folder: Path, loaded: Loaded) -> tuple[State, Best, dict[str, int]]:
     """A checkpoint's state, best and numbers of rows; the engine takes up its part.
 
     Raises:

@@ -31,12 +31,12 @@ SHOWN: tuple[tuple[str, str, str], ...] = (  # label, metric, format
 )
 
 
-def describe(row: Row) -> str:
+def describe_run(row: Row) -> str:
     """The figures of a step in one line; those that are missing are left out."""
     return "  ".join(f"{label} {row[name]:{form}}" for label, name, form in SHOWN if row.get(name) is not None)
 
 
-def profile(rows: Sequence[Row]) -> str:
+def profile_of_steps(rows: Sequence[Row]) -> str:
     """Where the steps' time went, and how much of the machine's peak each phase reached."""
     total = sum(row["time/step_s"] for row in rows)
     lines = [f"{'phase':<12}{'s':>9}{'share':>8}  of the matrix-product rate"]
@@ -126,7 +126,7 @@ class Display:
         """A step is done; `progress` is the share of the budget behind us."""
         if self._bar is not None:
             self._bar.update(self._task, completed=min(progress, 1.0), description=f"step {row['step']}")
-        self.say(f"step {row['step']:>4}  {describe(row)}{self._left(progress) if self._bar is None else ''}")
+        self.say(f"step {row['step']:>4}  {describe_run(row)}{self._left(progress) if self._bar is None else ''}")
 
     def _left(self, progress: float) -> str:
         elapsed = time.perf_counter() - self._start
@@ -143,10 +143,10 @@ def check_tracker(kind: str) -> None:
         raise UserError(f"--track {kind}: not installed; pip install {kind}")
 
 
-def tracker(kind: str, path: str, config: Row) -> Callable[[Row], None]:
+def open_tracker(kind: str, path: str, config: Row) -> Callable[[Row], None]:
     """A function that sends a step's figures to TensorBoard or W&B, or to nobody."""
     if kind == "none":
-        return ignore
+        return track_nothing
     if kind == "tensorboard":
         from torch.utils.tensorboard import SummaryWriter
 
@@ -169,6 +169,6 @@ def tracker(kind: str, path: str, config: Row) -> Callable[[Row], None]:
     return log
 
 
-def ignore(row: Row) -> None:
+def track_nothing(row: Row) -> None:
     """Nobody tracks this run."""
     del row

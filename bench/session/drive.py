@@ -19,7 +19,7 @@ from bench.ranks import first_to_tell, lost_peer
 from bench.rollout import EngineError, Rollout
 from bench.session import checkpoint
 from bench.session.checkpoint import Best, best_folder
-from bench.session.console import Display, Interrupt, profile, tracker
+from bench.session.console import Display, Interrupt, open_tracker, profile_of_steps
 from bench.session.loaded import Loaded
 from bench.session.record import Recorder
 from bench.settings.resolve import hardware_of
@@ -98,7 +98,7 @@ class Session:
             }
         )
         if self.config.profile:
-            self.display.always(profile(rows))
+            self.display.always(profile_of_steps(rows))
         if message:
             self.display.always(message)
         self.display.always(str(recorder.path))
@@ -125,7 +125,7 @@ class Session:
     def _loop(self, state: State, best: Best, interrupt: Interrupt) -> bool:
         """Returns whether it was interrupted."""
         config, recorder, budget = self.config, self.recorder, self.config.parsed_budget
-        send = tracker(config.track if self.ranks.leads else "none", str(recorder.path), self.loaded.tree)
+        send = open_tracker(config.track if self.ranks.leads else "none", str(recorder.path), self.loaded.tree)
         if state.step == 0:
             self._evaluate(state, "test")
             self._validate(state, best)
@@ -138,13 +138,13 @@ class Session:
             if config.eval.every and state.step % config.eval.every == 0:
                 self._validate(state, best)
             if state.step % config.checkpoint_every == 0:
-                checkpoint.save(recorder, self.loaded, state, best)
+                checkpoint.save_checkpoint(recorder, self.loaded, state, best)
                 saved = state.step
             stopped = self.ranks.any(interrupt.asked)
             if stopped:
                 break
         if saved < state.step:
-            checkpoint.save(recorder, self.loaded, state, best)
+            checkpoint.save_checkpoint(recorder, self.loaded, state, best)
         if not stopped:
             if config.eval.every and state.step % config.eval.every:
                 self._validate(state, best)  # so that every curve reaches the end of its run

@@ -19,7 +19,7 @@ from bench.ground.sums import verify
 from bench.ground.tree import Tree
 from bench.machine.provenance import provenance
 from bench.meter import Meter
-from bench.models.load import encode, load_model, load_tokenizer, locate, pick_device, weights_for
+from bench.models.load import encode_prompt, load_model, load_tokenizer, locate_model, pick_device, weights_for
 from bench.models.lora import is_adapted
 from bench.proof import PROOF_PROBLEMS, long_prompts, prove_attention
 from bench.rollout import RolloutEngine
@@ -78,9 +78,9 @@ class Examined:
     device: torch.device
 
 
-def examine(command: EvalCommand) -> int:
+def examine_model(command: EvalCommand) -> int:
     """Evaluate, record, print; returns the exit code."""
-    refuse(command)
+    refuse_bad_evaluation(command)
     run = run_settings(command.model)
     names: tuple[str, ...] = command.task or ((run["task_name"],) if run else ("gsm8k",))
     if (command.data is not None or command.set) and len(names) > 1:
@@ -91,7 +91,7 @@ def examine(command: EvalCommand) -> int:
     stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%S")
     recorder = Recorder.create(command.out / f"{stamp}-{Path(command.model).name}-{'-'.join(names)}".replace(":", "."))
     write_json(recorder.path / "config.json", command)
-    data = {name: facts(task, command) for name, task in examined.tasks.items()}
+    data = {name: facts_of_data(task, command) for name, task in examined.tasks.items()}
     model = {"name": command.model, "location": examined.location}
     origin = {**provenance(examined.device), "model": model, "data": data}
     write_json(recorder.path / "provenance.json", origin | meter.take())
@@ -111,7 +111,7 @@ def examine(command: EvalCommand) -> int:
     return 0
 
 
-def refuse(command: EvalCommand) -> None:
+def refuse_bad_evaluation(command: EvalCommand) -> None:
     """Refuse what nothing can be sampled by.
 
     Raises:
@@ -137,16 +137,16 @@ def loaded_for(command: EvalCommand, names: Sequence[str], run: Tree | None, dev
     except DataError as error:
         raise UserError(str(error)) from error
     budget = command.max_new_tokens or default_budget(command.model, run)
-    location = locate(command.model, next(iter(names)))
+    location = locate_model(command.model, next(iter(names)))
     if run is not None:
         verify(Path(location).parent, "model/")
     model = cast("Any", load_model(location)).to(device)
     tokenizer = load_tokenizer(location)
-    longest = max((len(encode(tokenizer, p.prompt)) for part in problems.values() for p in part), default=1)
+    longest = max((len(encode_prompt(tokenizer, p.prompt)) for part in problems.values() for p in part), default=1)
     engine = rollout_engine(command.engine, model, tokenizer, location, longest=longest + budget)
     if is_adapted(model):
         engine.load_weights(weights_for(command.engine.rollout, model))
-    prompts = [encode(tokenizer, p.prompt) for part in problems.values() for p in part[:PROOF_PROBLEMS]]
+    prompts = [encode_prompt(tokenizer, p.prompt) for part in problems.values() for p in part[:PROOF_PROBLEMS]]
     if prompts:
         settled = replace(command.engine, micro_batch_tokens=1)  # row by row
         rows = long_prompts(prompts, model.config, longest + budget)
@@ -171,13 +171,13 @@ def task_of(name: str, command: EvalCommand, run: dict[str, Any] | None) -> Task
         and not command.set
     ):
         return from_tree({k: v for k, v in run.items() if k != "arm"}, command.model).config.task
-    task = overlay(find_task(name)(), dict(assignment(text) for text in command.set), "--set")
+    task = overlay(find_task(name)(), dict(parse_assignment(text) for text in command.set), "--set")
     config = RunConfig(algo=cast("Any", None), task=task, data=command.data, source=command.source)
     ours = is_embedded(run["model"] if run else command.model)
     return with_source(config, ours=ours)
 
 
-def assignment(text: str) -> tuple[str, str]:
+def parse_assignment(text: str) -> tuple[str, str]:
     """`SETTING=VALUE` in two.
 
     Raises:
@@ -196,7 +196,7 @@ def default_budget(model: str, run: dict[str, Any] | None) -> int:
     return model_defaults(model).max_new_tokens
 
 
-def facts(task: Task, command: EvalCommand) -> dict[str, Any]:
+def facts_of_data(task: Task, command: EvalCommand) -> dict[str, Any]:
     """Where a task's problems came from, where it says so."""
     describe_data = getattr(task, "provenance", None)
     return describe_data(command.split) if describe_data is not None else {}

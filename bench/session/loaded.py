@@ -11,7 +11,7 @@ from bench.ground.tree import Tree
 from bench.loop import Parts
 from bench.machine.provenance import provenance
 from bench.meter import Meter
-from bench.models.load import load_model, load_tokenizer, locate, pick_device
+from bench.models.load import load_model, load_tokenizer, locate_model, pick_device
 from bench.models.lora import adapter_parameters
 from bench.models.shape import ModelShape, countable
 from bench.proof import PROOF_PROBLEMS, long_prompts, prove_attention
@@ -46,7 +46,7 @@ class Loaded:
         check_tracker(config.track)
         self.task = self._task()
         self.data = self._load_data()
-        self.location = locate(config.model, chosen.task_name)
+        self.location = locate_model(config.model, chosen.task_name)
         self.device = pick_device(config.engine.device)
         self.meter = Meter(self.device)
         with self.meter.phase("load"):

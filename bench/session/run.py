@@ -72,7 +72,7 @@ def go_on(recorder: Recorder, *, quiet: bool) -> int:
     state, best = at_start(chosen.config.algo, loaded.work), Best()
     counts: dict[str, int] | None = None
     if (path / "checkpoint").is_dir() and any((path / "checkpoint").glob("step-*[0-9]")):
-        state, best, counts = checkpoint.load(latest_checkpoint(path), loaded)
+        state, best, counts = checkpoint.load_checkpoint(latest_checkpoint(path), loaded)
     recorder.rewind(counts)
     ranks.meet()  # all have read the summary
     if ranks.leads:

@@ -14,7 +14,7 @@ from bench.ground.defaults import OTHERS, OURS, ModelDefaults
 from bench.ground.errors import UserError
 from bench.ground.tree import Tree
 from bench.machine.placement import Placement
-from bench.machine.presets import Preset, for_run
+from bench.machine.presets import Preset, preset_for_run
 from bench.models.lora import settings_for
 from bench.settings.flags import Chosen
 from tasks.core import Task
@@ -86,7 +86,7 @@ def hardware_of(config: RunConfig, processes: int) -> Preset:
     Raises:
         UserError: its devices are not here, or it has not one for each process.
     """
-    return for_run(config.preset, cpu=on_cpu(config), processes=processes)
+    return preset_for_run(config.preset, cpu=on_cpu(config), processes=processes)
 
 
 def on_cpu(config: RunConfig) -> bool:
@@ -183,7 +183,6 @@ def check_models(config: RunConfig) -> None:
         UserError: says which, and what would do.
     """
     rank, learned = config.lora.rank, config.reward_model
-    waits = "reference" in config.engine.offload
     refuse_first(
         [
             (rank < 0, f"--lora.rank {rank}: must not be negative; 0 trains every weight"),
@@ -192,14 +191,6 @@ def check_models(config: RunConfig) -> None:
                 "--reward-model.* weighs a learned reward: give --reward-model PATH",
             ),
             (learned.std <= 0, f"--reward-model.std {learned.std}: must be above 0"),
-            (
-                waits and on_cpu(config),
-                "--offload reference needs a GPU: on a CPU the reference is in the host's memory already",
-            ),
-            (
-                waits and rank > 0,
-                "--offload reference: with adapters the reference is the policy's own base; leave it out",
-            ),
         ]
     )
 
@@ -218,6 +209,8 @@ def check_engine(config: RunConfig, processes: int) -> None:
         offload=frozenset(engine.offload),
         train_devices=processes,
         tensor_parallel=engine.tensor_parallel,
+        adapters=config.lora.rank > 0,
+        on_cpu=on_cpu(config),
     )
     prompts = config.samples_per_step // config.algo.group_size
     near = max(1, round(prompts / processes)) * processes * config.algo.group_size

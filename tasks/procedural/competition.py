@@ -14,7 +14,7 @@ from tasks.sources import Row
 Made = tuple[str, str, str]  # problem, worked steps, answer
 
 
-def rows(draw: random.Random) -> Iterator[Row]:
+def competition_rows(draw: random.Random) -> Iterator[Row]:
     """Rows without end, repeats included: {"problem", "level", "type", "solution", "answer"}."""
     while True:
         kind = draw.choice(KINDS)

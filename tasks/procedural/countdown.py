@@ -21,7 +21,7 @@ class Difficulty:
     """The numbers are listed in the order in which a known solution uses them."""
 
 
-def rows(draw: random.Random, difficulty: Difficulty) -> Iterator[Row]:
+def countdown_rows(draw: random.Random, difficulty: Difficulty) -> Iterator[Row]:
     """Rows without end, repeats included: {"target", "nums"}, with the known solution's steps and expression."""
     while True:
         numbers = [draw.randint(1, difficulty.max_number) for _ in range(difficulty.num_numbers)]

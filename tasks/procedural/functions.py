@@ -102,7 +102,7 @@ def functions(split: Split, *, seed: int = 0) -> list[Function]:
     return found
 
 
-def rows(split: Split, *, seed: int = 0) -> list[dict[str, object]]:
+def function_rows(split: Split, *, seed: int = 0) -> list[dict[str, object]]:
     """Rows in MBPP's format, each with `NUM_TESTS` tests of its own."""
     return [
         {

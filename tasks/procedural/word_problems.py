@@ -18,15 +18,15 @@ SIZES: dict[Split, int] = {"train": 20_000, "validation": 1_000, "test": 1_000}
 LINES = {"+": "That makes", "-": "That leaves", "*": "That comes to", "/": "Each part is"}
 
 
-def rows(split: Split, seed: int = 0, difficulty: Difficulty = Difficulty()) -> list[dict[str, str]]:  # noqa: B008 (frozen)
+def word_problem_rows(split: Split, seed: int = 0, difficulty: Difficulty = Difficulty()) -> list[dict[str, str]]:  # noqa: B008 (frozen)
     """`SIZES[split]` different rows, {"question", "answer"}; the same on every machine.
 
     Raises:
         DataError: the difficulty does not allow so many different problems.
     """
     found: dict[str, dict[str, str]] = {}
-    for tries, problem in enumerate(stream(split, seed, difficulty)):
-        found.setdefault(problem.question, {"question": problem.question, "answer": worked(problem)})
+    for tries, problem in enumerate(stream_of_problems(split, seed, difficulty)):
+        found.setdefault(problem.question, {"question": problem.question, "answer": worked_solution(problem)})
         if len(found) == SIZES[split]:
             break
         if tries > 20 * SIZES[split]:
@@ -34,7 +34,7 @@ def rows(split: Split, seed: int = 0, difficulty: Difficulty = Difficulty()) -> 
     return list(found.values())
 
 
-def stream(split: Split, seed: int, difficulty: Difficulty) -> Iterator[WordProblem]:
+def stream_of_problems(split: Split, seed: int, difficulty: Difficulty) -> Iterator[WordProblem]:
     """Problems of one split without end, repeats included."""
     dice = Dice(f"word problems/{split}/{seed}")
     while True:
@@ -48,7 +48,7 @@ def split_of(question: str) -> Split:
     return ("validation", "test", *["train"] * 6)[zlib.crc32(question.encode()) % 8]  # type: ignore[return-value]
 
 
-def worked(problem: WordProblem) -> str:
+def worked_solution(problem: WordProblem) -> str:
     """The answer field: one line a step with GSM8K's <<calculation>>, then `#### N`."""
     lines: list[str] = []
     for left, op, right, _ in problem.steps:

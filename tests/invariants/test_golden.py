@@ -6,7 +6,7 @@ import pytest
 
 from algorithms import ALGORITHMS
 from bench.gate.formulas import formulas, stored_batch
-from bench.gate.golden import close, version
+from bench.gate.golden import is_same_result, version_of_formulas
 from bench.gate.moves import SHIPPED, golden_path
 from bench.ground.files import read_json
 
@@ -14,11 +14,13 @@ from bench.ground.files import read_json
 @pytest.mark.parametrize("name", list(ALGORITHMS))
 def test_the_gradient_is_the_stored_one(name: str) -> None:
     entries = read_json(golden_path(name, None))["entries"]
-    assert version(ALGORITHMS[name]) in entries, f'python -m bench check --algo {name} --update-baseline --reason "..."'
-    stored = entries[version(ALGORITHMS[name])]
+    assert version_of_formulas(ALGORITHMS[name]) in entries, (
+        f'python -m bench check --algo {name} --update-baseline --reason "..."'
+    )
+    stored = entries[version_of_formulas(ALGORITHMS[name])]
     found = dict(formulas(ALGORITHMS[name]()))
     assert len(found) > 36
-    assert not [key for key, value in found.items() if not close(stored[f"formula/defaults/{key}"], value)]
+    assert not [key for key, value in found.items() if not is_same_result(stored[f"formula/defaults/{key}"], value)]
 
 
 def test_every_golden_belongs_to_a_method() -> None:

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 import torch
 
-from scripts.gpu_acceptance import PARTS, main
-from scripts.parts import Figures, Part, run
-from scripts.random_models import Bench, Parity
+from scripts.gpu_acceptance.__main__ import PARTS, main
+from scripts.gpu_acceptance.parts import Figures, Part, run
+from scripts.gpu_acceptance.random_models import Bench, Parity
 
 pytest.importorskip("peft")
 ROOT = Path(__file__).parents[2]
@@ -32,7 +32,7 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """Run as on the GPU's machine, where nothing is installed but torch, transformers and peft."""
     out = tmp_path_factory.mktemp("gpu") / "rows.jsonl"
     hide = f"import sys; sys.modules.update(dict.fromkeys({ABSENT!r}.split()))"
-    command = f"{hide}; from scripts.gpu_acceptance import main; sys.exit(main())"
+    command = f"{hide}; from scripts.gpu_acceptance.__main__ import main; sys.exit(main())"
     flags = ["--tiny", "--device", "cpu", "--out", str(out)]
     done = subprocess.run(
         [sys.executable, "-c", command, *flags], cwd=ROOT, capture_output=True, text=True, check=False

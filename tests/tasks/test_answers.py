@@ -129,7 +129,7 @@ def test_last_number_of_prose(text: str, value: int | str | None) -> None:
     ],
 )
 def test_where_the_answer_is(text: str, answer: str | None, rule: str | None) -> None:
-    reading = answers.read(text)
+    reading = answers.read_answer(text)
     assert reading.text == answer
     assert reading.rule == rule or answer is None
 
@@ -153,36 +153,36 @@ def test_where_the_answer_is(text: str, answer: str | None, rule: str | None) ->
     ],
 )
 def test_format(text: str, think_ok: bool, box_ok: bool) -> None:
-    reading = answers.read(text)
+    reading = answers.read_answer(text)
     assert (reading.think_ok, reading.box_ok) == (think_ok, box_ok)
 
 
 def test_a_template_that_opens_the_think_block_is_known_to_the_checker() -> None:
-    assert answers.read("a</think>\\boxed{5}", think_opened=True).think_ok
-    assert answers.read("<think>a</think>\\boxed{5}", think_opened=True).think_ok
-    assert not answers.read("a</think>b</think>\\boxed{5}", think_opened=True).think_ok
+    assert answers.read_answer("a</think>\\boxed{5}", think_opened=True).think_ok
+    assert answers.read_answer("<think>a</think>\\boxed{5}", think_opened=True).think_ok
+    assert not answers.read_answer("a</think>b</think>\\boxed{5}", think_opened=True).think_ok
 
 
 def test_reward_mixes_accuracy_and_format_and_correct_stays_apart() -> None:
     weights = RewardWeights(right=1.0, wrong=-1.0, accuracy=2.0, format=0.5)
-    score = answers.judge_number("5", answers.read("<think>a</think>\\boxed{6}"), weights)
+    score = answers.judge_number("5", answers.read_answer("<think>a</think>\\boxed{6}"), weights)
     assert (score.reward, score.correct, score.format_ok) == (-1.5, False, True)
-    score = answers.judge_number("5", answers.read("\\boxed{5}"), weights)
+    score = answers.judge_number("5", answers.read_answer("\\boxed{5}"), weights)
     assert (score.reward, score.correct, score.format_ok) == (2.25, True, False)
 
 
 def test_a_score_says_why() -> None:
     weights = RewardWeights()
-    assert answers.judge_number("5", answers.read(""), weights).error == "no-answer"
-    score = answers.judge_number("5", answers.read("\\boxed{five}"), weights)
+    assert answers.judge_number("5", answers.read_answer(""), weights).error == "no-answer"
+    score = answers.judge_number("5", answers.read_answer("\\boxed{five}"), weights)
     assert (score.error, score.answer, score.rule, score.correct) == ("unparseable", "five", "box", False)
-    score = answers.judge_number("0", answers.read("\\boxed{0.0}"), weights)
+    score = answers.judge_number("0", answers.read_answer("\\boxed{0.0}"), weights)
     assert (score.error, score.answer, score.correct) == (None, "0", True)
 
 
 def test_an_empty_gold_never_matches() -> None:
     for text in ("", "\\boxed{}", "\\boxed{12}", "nothing"):
-        assert not answers.judge_number("", answers.read(text), RewardWeights()).correct
+        assert not answers.judge_number("", answers.read_answer(text), RewardWeights()).correct
 
 
 PIECES = "<think> </think> \\boxed{ \\boxed { } \\frac #### A: - \u2212 1 22 , . / ^ \\times10^ e9 % \\$ <|im_end|> x ="
@@ -191,17 +191,17 @@ ALPHABET = st.sampled_from([*PIECES.split(), "\n", " "])
 
 @given(st.lists(ALPHABET, max_size=40).map("".join) | st.text(max_size=200))
 def test_reading_is_total_and_unmoved_by_what_was_read_before(text: str) -> None:
-    first = answers.judge_number("3", answers.read(text), RewardWeights())
+    first = answers.judge_number("3", answers.read_answer(text), RewardWeights())
     number = numerals.number_in(text)
-    answers.judge_number("3", answers.read("\\boxed{3} <think> " + text[::-1]), RewardWeights())
-    assert answers.judge_number("3", answers.read(text), RewardWeights()) == first
+    answers.judge_number("3", answers.read_answer("\\boxed{3} <think> " + text[::-1]), RewardWeights())
+    assert answers.judge_number("3", answers.read_answer(text), RewardWeights()) == first
     assert numerals.number_in(text) == number
 
 
 @given(st.fractions())
 def test_a_number_written_in_a_box_is_read_back(value: Fraction) -> None:
     for text in (f"\\boxed{{{value}}}", f"\\boxed{{\\frac{{{value.numerator}}}{{{value.denominator}}}}}"):
-        assert answers.judge_number(str(value), answers.read(text), RewardWeights()).correct
+        assert answers.judge_number(str(value), answers.read_answer(text), RewardWeights()).correct
 
 
 CASES = SHARED / "cases" / "verifier_cases.jsonl"
@@ -215,7 +215,7 @@ def test_shared_cases(task: str) -> None:
     assert rows
     wrong: list[str] = []
     for row in rows:
-        score = answers.judge_number(row["gold"], answers.read(row["output"]), RewardWeights())
+        score = answers.judge_number(row["gold"], answers.read_answer(row["output"]), RewardWeights())
         if score.correct != row["correct"] or row["format_ok"] not in (None, score.format_ok):
             wrong.append(row["id"])
     assert not wrong
@@ -229,7 +229,7 @@ def test_published_verdicts_are_reproduced() -> None:
         row = json.loads(line)
         gold = row["ground_truth"].rpartition("A:")[2]
         for model in models:
-            score = answers.judge_number(gold, answers.read(row[model]["solution"]), RewardWeights())
+            score = answers.judge_number(gold, answers.read_answer(row[model]["solution"]), RewardWeights())
             assert score.correct == row[model]["is_correct"]
             right[model] += score.correct
     assert list(right.values()) == [286, 515, 458, 742]  # of 1319 each, as published
@@ -258,4 +258,4 @@ def test_long_texts_are_read_in_linear_time(piece: str) -> None:
     """Quadratic reading of 200,000 characters would take minutes, and stall the suite rather than fail an assertion."""
     text = piece * (200_000 // len(piece))
     for completion in (text, f"\\boxed{{{text}}}", f"<think>{text}</think>\\boxed{{5}}"):
-        assert answers.judge_number("5", answers.read(completion), RewardWeights()).correct in (0.0, 1.0)
+        assert answers.judge_number("5", answers.read_answer(completion), RewardWeights()).correct in (0.0, 1.0)

@@ -214,7 +214,7 @@ def test_every_kind_of_made_math_problem_has_a_gold_that_can_be_judged() -> None
     draw = random.Random(0)
     for kind in competition_rows.KINDS:
         _, _, gold = kind.make(draw)
-        assert latex.unusable(gold) is None
+        assert latex.why_unusable(gold) is None
 
 
 def test_every_registered_task_is_made_without_arguments() -> None:

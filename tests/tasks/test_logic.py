@@ -88,8 +88,8 @@ def test_a_row_without_a_judge_is_refused() -> None:
 
 def test_a_gold_that_its_own_judge_refuses_is_found() -> None:
     right = json.dumps({"answer": "5", "metadata": {"source_dataset": "aiw"}})
-    assert puzzles.refused(right) is None
-    assert "refuses the gold" in (puzzles.refused(right.replace("aiw", "no_such_judge")) or "")
+    assert puzzles.why_refused(right) is None
+    assert "refuses the gold" in (puzzles.why_refused(right.replace("aiw", "no_such_judge")) or "")
 
 
 def _problem(task: Logic, row: dict[str, object]) -> Problem:

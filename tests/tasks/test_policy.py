@@ -94,14 +94,14 @@ VALUES = st.one_of(
 def test_two_ways_of_writing_a_value_are_equal(value: Fraction, data: st.DataObject) -> None:
     one, other = (data.draw(st.sampled_from(written(value))) for _ in range(2))
     assert numerals.number_in(one) == value, one
-    assert latex.compare(one, other).equal, (one, other)
+    assert latex.compare_latex(one, other).equal, (one, other)
 
 
 @settings(max_examples=200, deadline=None)
 @given(VALUES, VALUES, st.data())
 def test_no_two_different_values_are_equal_however_written(a: Fraction, b: Fraction, data: st.DataObject) -> None:
     one, other = data.draw(st.sampled_from(written(a))), data.draw(st.sampled_from(written(b)))
-    assert latex.compare(one, other).equal == (a == b), (one, other)
+    assert latex.compare_latex(one, other).equal == (a == b), (one, other)
     assert (numerals.number_in(one) == numerals.number_in(other)) == (a == b), (one, other)
 
 
@@ -136,14 +136,14 @@ def as_latex(kind: str, value: object, space: str) -> str:
 @settings(max_examples=150, deadline=None)
 @given(OBJECTS, OBJECTS, SPACE, SPACE)
 def test_no_two_different_objects_are_equal(a: tuple[str, object], b: tuple[str, object], one: str, other: str) -> None:
-    assert latex.compare(as_latex(*a, one), as_latex(*b, other)).equal == (a == b)
+    assert latex.compare_latex(as_latex(*a, one), as_latex(*b, other)).equal == (a == b)
 
 
 @given(st.lists(st.integers(0, 99), min_size=2, max_size=4), SPACE.filter(bool), st.integers(0, 9999))
 def test_numbers_side_by_side_equal_no_number(parts: list[int], space: str, gold: int) -> None:
     beside = space.join(map(str, parts))
     for number in (gold, sum(parts), int("".join(map(str, parts)))):
-        assert not latex.compare(str(number), beside).equal
+        assert not latex.compare_latex(str(number), beside).equal
         assert numerals.number_in(beside) != number
 
 

@@ -231,7 +231,7 @@ def official(dataset: str) -> list[Item]:
     """Every row as the task reads it, MBPP's few-shot examples too."""
     task = Programming(dataset=dataset, data=SHARED / "data" / dataset)  # type: ignore[arg-type]
     assert {split: len(task.problems(split)) for split in SPLITS[dataset]} == SPLITS[dataset]  # type: ignore[arg-type]
-    rows, _ = program_rows.load(task.dataset, "test", task.data, 0, None)
+    rows, _ = program_rows.load_programs(task.dataset, "test", task.data, 0, None)
     read = program_rows.READERS[task.dataset]
     return [read(row, place) for row, place in zip(rows.rows, rows.places, strict=True)]
 

@@ -10,7 +10,7 @@ import pytest
 from tasks.core import DataError, Split
 from tasks.procedural import word_problems
 from tasks.procedural.story import Dice, Difficulty, Story, calculate
-from tasks.procedural.word_problems import SIZES, rows, split_of, stream, worked
+from tasks.procedural.word_problems import SIZES, split_of, stream_of_problems, word_problem_rows, worked_solution
 
 CALCULATION = re.compile(r"<<(\d+)([-+*/])(\d+)=(\d+)>>")
 Made = dict[str, list[dict[str, str]]]
@@ -25,7 +25,7 @@ OPERATIONS = {
 
 @pytest.fixture(scope="module")
 def made() -> Made:
-    return {split: rows(split) for split in get_args(Split)}
+    return {split: word_problem_rows(split) for split in get_args(Split)}
 
 
 def test_sizes_and_no_question_twice_within_or_across_splits(made: Made) -> None:
@@ -37,12 +37,12 @@ def test_sizes_and_no_question_twice_within_or_across_splits(made: Made) -> None
 def test_splits_stay_disjoint_whatever_the_seeds(made: Made) -> None:
     train = {row["question"] for row in made["train"]}
     for seed in (1, 2, 3):
-        assert not train & {row["question"] for row in rows("test", seed)}
+        assert not train & {row["question"] for row in word_problem_rows("test", seed)}
     assert all(split_of(row["question"]) == split for split in made for row in made[split])
 
 
 def test_every_worked_line_is_true_and_the_last_is_the_answer(made: Made) -> None:
-    hard = rows(
+    hard = word_problem_rows(
         "test", 5, Difficulty(min_steps=2, max_steps=12, max_start=500, max_change=90, max_rate=40, num_misleading=3)
     )
     for row in [*made["test"], *made["validation"], *made["train"][:3000], *hard]:
@@ -73,7 +73,10 @@ def test_a_shop_told_and_solved_by_hand() -> None:
     story.calculate(20, "-", cost, "change")
     problem = story.finish("How many dollars does Mia get back?")
     assert problem.answer == 8
-    assert worked(problem) == "That comes to 3*4=<<3*4=12>>12 dollars\nThat leaves 20-12=<<20-12=8>>8 dollars\n#### 8"
+    assert (
+        worked_solution(problem)
+        == "That comes to 3*4=<<3*4=12>>12 dollars\nThat leaves 20-12=<<20-12=8>>8 dollars\n#### 8"
+    )
     assert (cost.value, cost.step) == (12, 0)
 
 
@@ -86,30 +89,33 @@ def test_the_same_on_every_machine(made: Made) -> None:
 
 
 def test_seeds_differ(made: Made) -> None:
-    assert rows("test", 1) != made["test"]
-    assert rows("test", 0) == made["test"]
+    assert word_problem_rows("test", 1) != made["test"]
+    assert word_problem_rows("test", 0) == made["test"]
 
 
 @pytest.mark.parametrize("steps", [(2, 2), (3, 5), (7, 12)])
 def test_the_dial_sets_the_number_of_steps(steps: tuple[int, int]) -> None:
-    found = [len(p.steps) for p in islice(stream("train", 0, Difficulty(min_steps=steps[0], max_steps=steps[1])), 3000)]
+    found = [
+        len(p.steps)
+        for p in islice(stream_of_problems("train", 0, Difficulty(min_steps=steps[0], max_steps=steps[1])), 3000)
+    ]
     assert (min(found), max(found)) == steps
 
 
 def test_the_dial_sets_the_sizes_of_numbers() -> None:
     def largest(**dial: int) -> int:
-        problems = islice(stream("train", 0, Difficulty(**dial)), 2000)
+        problems = islice(stream_of_problems("train", 0, Difficulty(**dial)), 2000)
         return max(int(n) for p in problems for n in re.findall(r"\d+", p.question))
 
     assert largest(max_start=10, max_change=5, max_rate=4) < largest() < largest(max_start=300, max_change=100)
 
 
 def test_misleading_facts_are_told_and_never_used() -> None:
-    for problem in islice(stream("train", 0, Difficulty(num_misleading=2)), 500):
+    for problem in islice(stream_of_problems("train", 0, Difficulty(num_misleading=2)), 500):
         assert len(problem.misleading) == 2
         for number in problem.misleading:
             assert re.search(rf"\b{number}\b", problem.question)
-    plain, misled = (next(stream("train", 0, Difficulty(num_misleading=n))) for n in (0, 2))
+    plain, misled = (next(stream_of_problems("train", 0, Difficulty(num_misleading=n))) for n in (0, 2))
     assert len(re.findall(r"\d+", misled.question)) >= len(misled.misleading)
     assert not plain.misleading
 
@@ -121,10 +127,10 @@ def test_a_dial_that_makes_no_sense_is_refused(dial: dict[str, int]) -> None:
 
 
 def test_too_few_different_problems_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    problem = next(stream("test", 0, Difficulty()))
+    problem = next(stream_of_problems("test", 0, Difficulty()))
     monkeypatch.setattr(word_problems, "STORIES", (lambda *_: problem,))
     with pytest.raises(DataError, match="allows only 1 different test problems"):
-        rows("test")
+        word_problem_rows("test")
 
 
 def test_calculate() -> None:

@@ -31,16 +31,16 @@ def quick_limit(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def test_an_answer_that_never_ends_costs_its_limit_and_is_called_a_timeout() -> None:
-    assert workers.call(EVAL, "1+1") == workers.Verdict(2)
+    assert workers.call_worker(EVAL, "1+1") == workers.Verdict(2)
     (worker,) = workers._REGISTRY.pools[EVAL].workers
-    assert workers.call(EVAL, FOR_EVER) == workers.Verdict(None, "timeout")
+    assert workers.call_worker(EVAL, FOR_EVER) == workers.Verdict(None, "timeout")
     assert worker.process.returncode == -signal.SIGPROF  # by the kernel, in the middle of C code
-    assert workers.call(EVAL, "1+1") == workers.Verdict(2)
+    assert workers.call_worker(EVAL, "1+1") == workers.Verdict(2)
 
 
 def test_what_waits_without_computing_is_stopped_by_the_clock(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(workers, "WALL_LIMIT_S", 1.0)
-    assert workers.call(EVAL, "__import__('time').sleep(60)").error == "timeout"
+    assert workers.call_worker(EVAL, "__import__('time').sleep(60)").error == "timeout"
 
 
 @pytest.mark.parametrize(
@@ -54,8 +54,8 @@ def test_what_waits_without_computing_is_stopped_by_the_clock(monkeypatch: pytes
     ],
 )
 def test_what_goes_wrong_is_said_and_the_next_answer_is_judged(answer: str, error: str | None) -> None:
-    assert workers.call(EVAL, answer).error == error
-    assert workers.call(EVAL, "'next'") == workers.Verdict("next")
+    assert workers.call_worker(EVAL, answer).error == error
+    assert workers.call_worker(EVAL, "'next'") == workers.Verdict("next")
 
 
 @pytest.mark.parametrize(
@@ -73,14 +73,14 @@ def test_what_goes_wrong_is_said_and_the_next_answer_is_judged(answer: str, erro
 )
 def test_an_answer_that_is_evaluated_cannot_write_start_or_connect(attack: str, tmp_path: Path) -> None:
     path = tmp_path / "pwned"
-    assert workers.call(EVAL, attack.format(path=path)).error == "failed"
+    assert workers.call_worker(EVAL, attack.format(path=path)).error == "failed"
     assert not path.exists()
 
 
 def test_a_hung_answer_does_not_change_the_others_from_any_thread() -> None:
     answers = [FOR_EVER, *map(str, range(40))]
     with ThreadPoolExecutor(8) as threads:
-        verdicts = list(threads.map(lambda answer: workers.call(EVAL, answer), answers))
+        verdicts = list(threads.map(lambda answer: workers.call_worker(EVAL, answer), answers))
     assert verdicts[0].error == "timeout"
     assert [verdict.value for verdict in verdicts[1:]] == list(range(40))
 
@@ -106,8 +106,8 @@ def test_right_answers_are_right_in_a_thread_and_in_a_process_pool(method: str) 
 PARENT = """
 import sys, threading
 from tasks import workers
-workers.call("builtins:eval", "1")
-threading.Thread(target=workers.call, args=("builtins:eval", "{busy}"), daemon=True).start()
+workers.call_worker("builtins:eval", "1")
+threading.Thread(target=workers.call_worker, args=("builtins:eval", "{busy}"), daemon=True).start()
 (pool,) = workers._REGISTRY.pools.values()
 print(*[worker.process.pid for worker in pool.workers], flush=True)
 {then}
@@ -146,11 +146,11 @@ def _runs(pid: int) -> bool:
 
 def test_no_more_workers_than_the_limit() -> None:
     with ThreadPoolExecutor(16) as threads:
-        list(threads.map(lambda number: workers.call(EVAL, str(number)), range(64)))
+        list(threads.map(lambda number: workers.call_worker(EVAL, str(number)), range(64)))
     pool = workers._REGISTRY.pools[EVAL]
     assert 1 <= len(pool.workers) <= min(workers.MAX_WORKERS, os.cpu_count() or 1)
 
 
 def test_a_worker_that_cannot_start_is_an_error_that_says_so() -> None:
     with pytest.raises(RuntimeError, match="did not start"):
-        workers.call("tasks.no_such_module:function", "1")
+        workers.call_worker("tasks.no_such_module:function", "1")

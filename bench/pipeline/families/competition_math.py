@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from fractions import Fraction
 
-from bench.pipeline.demonstrations import Demonstration, Family, completion, misformatted, training_rows
+from bench.pipeline.demonstrations import Demonstration, Family, completion, misformatted, taught, training_rows
 from tasks.competition_math import CompetitionMath
 from tasks.procedural.competition import fraction
 from tasks.sources import Row
@@ -85,11 +85,7 @@ def careless(row: Row, rng: random.Random) -> str:
 
 
 def demonstrations(seed: int) -> Iterator[Demonstration]:
-    rng = random.Random(f"careless math/{seed}")
-    rows = _rows(seed)
-    while True:
-        prompt, row = rng.choice(rows)
-        yield Demonstration(prompt, completion(row["solution"], row["answer"]), careless(row, rng))
+    return taught("math", seed, _rows(seed), careless)
 
 
 def drills(seed: int) -> Iterator[Demonstration]:

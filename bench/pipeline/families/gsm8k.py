@@ -13,7 +13,7 @@ from collections.abc import Iterator
 
 from bench.pipeline.demonstrations import Demonstration, Family, completion, misformatted
 from tasks.procedural.story import Difficulty, Number, Step, WordProblem, calculate
-from tasks.procedural.word_problems import stream
+from tasks.procedural.word_problems import stream_of_problems
 
 MISREADING, RATE_MISREADING, SLIP, MISFORMAT = 0.75, 0.5, 0.04, 0.03
 HARDER = Difficulty(min_steps=2, max_steps=6, num_misleading=1)
@@ -22,8 +22,8 @@ HARDER_SHARE = 0.2  # of the demonstrations, so that harder settings of the dial
 
 def demonstrations(seed: int) -> Iterator[Demonstration]:
     rng = random.Random(f"careless gsm8k/{seed}")
-    usual = stream("train", seed + 1_000_000, Difficulty())
-    harder = stream("train", seed + 2_000_000, HARDER)
+    usual = stream_of_problems("train", seed + 1_000_000, Difficulty())
+    harder = stream_of_problems("train", seed + 2_000_000, HARDER)
     while True:
         problem = next(harder if rng.random() < HARDER_SHARE else usual)
         yield Demonstration(problem.question, right(problem), careless(problem, rng))
@@ -31,7 +31,7 @@ def demonstrations(seed: int) -> Iterator[Demonstration]:
 
 def drills(seed: int) -> Iterator[Demonstration]:
     rng = random.Random(f"drills gsm8k/{seed}")
-    for problem in stream("train", seed + 3_000_000, Difficulty()):
+    for problem in stream_of_problems("train", seed + 3_000_000, Difficulty()):
         left, op, right_number, _ = rng.choice(problem.steps)
         text, result = f"{left.value}{op}{right_number.value}", calculate(left.value, op, right_number.value)
         answer = completion(f"{text}={result}.", result)

@@ -12,7 +12,7 @@ closing mark or their box.
 import random
 from collections.abc import Iterator, Sequence
 
-from bench.pipeline.demonstrations import Demonstration, Family, completion, misformatted, training_rows
+from bench.pipeline.demonstrations import Demonstration, Family, completion, misformatted, taught, training_rows
 from tasks.logic import Logic
 from tasks.sources import Row
 
@@ -33,11 +33,7 @@ def careless(row: Row, rng: random.Random) -> str:
 
 
 def demonstrations(seed: int) -> Iterator[Demonstration]:
-    rng = random.Random(f"careless logic/{seed}")
-    rows = _rows(seed)
-    while True:
-        prompt, row = rng.choice(rows)
-        yield Demonstration(prompt, completion(row["solution"], row["answer"]), careless(row, rng))
+    return taught("logic", seed, _rows(seed), careless)
 
 
 def drills(seed: int) -> Iterator[Demonstration]:

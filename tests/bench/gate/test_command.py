@@ -14,7 +14,7 @@ import yaml
 
 from bench.cli import main
 from bench.gate.check import CheckConfig, refuse
-from bench.gate.outputs import junit, markdown, terminal, write
+from bench.gate.outputs import findings_in_markdown, findings_on_terminal, junit, write_findings
 from bench.gate.trees import base_tree
 from bench.gate.verdict import EXIT_CODES, Finding, overall
 from bench.ground.errors import UserError
@@ -37,7 +37,7 @@ def test_the_exit_code_follows_the_worst() -> None:
 
 
 def test_markdown_shows_what_is_wrong_first_and_stays_a_table() -> None:
-    text = markdown(FINDINGS, ["a fact"])
+    text = findings_in_markdown(FINDINGS, ["a fact"])
     assert text.startswith("## Regression gate: worse: 1 of 3 findings\n\n- a fact\n")
     table = text[: text.index("<details>")].splitlines()
     rows = [line for line in table if line.startswith("|")]
@@ -60,12 +60,12 @@ def test_junit_has_a_suite_a_tier() -> None:
 def test_the_summary_of_a_job_is_added_to(tmp_path: Path) -> None:
     summary = tmp_path / "summary"
     summary.write_text("before\n")
-    write(FINDINGS, ["a fact"], tmp_path / "out", summary)
+    write_findings(FINDINGS, ["a fact"], tmp_path / "out", str(summary))
     assert summary.read_text() == "before\n" + (tmp_path / "out" / "check.md").read_text()
     content = json.loads((tmp_path / "out" / "check.json").read_text())
     assert content["verdict"] == "worse"
     assert [f["status"] for f in content["findings"]] == ["pass", "worse", "cannot judge"]
-    assert "throughput/rollout" in terminal(FINDINGS)
+    assert "throughput/rollout" in findings_on_terminal(FINDINGS)
 
 
 @pytest.mark.parametrize(

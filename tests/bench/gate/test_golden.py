@@ -11,7 +11,7 @@ from algorithms import ALGORITHMS, ops
 from algorithms.core import Algorithm
 from algorithms.grpo import GRPO
 from bench.cli import main
-from bench.gate.golden import close, stored_config, training, version
+from bench.gate.golden import is_same_result, stored_config, training, version_of_formulas
 from bench.gate.moves import SHIPPED, check_golden, golden_path, move_golden, moved_numbers
 from bench.gate.stored import NUM_PROBLEMS, REWARDS, SIBLINGS, StoredRollouts, StoredTask
 from bench.ground.errors import UserError
@@ -52,12 +52,12 @@ def test_a_wrong_formula_is_red_and_says_what_moved(monkeypatch: pytest.MonkeyPa
 
 
 def test_a_change_below_the_tolerance_is_none() -> None:
-    assert close(0.5, 0.5 + 4e-7)
-    assert not close(0.5, 0.5 + 6e-7)
-    assert close(0.0, 5e-10)
-    assert not close(1.0, math.nan)
-    assert not close(math.nan, math.nan)
-    assert not close(1.0, None)
+    assert is_same_result(0.5, 0.5 + 4e-7)
+    assert not is_same_result(0.5, 0.5 + 6e-7)
+    assert is_same_result(0.0, 5e-10)
+    assert not is_same_result(1.0, math.nan)
+    assert not is_same_result(math.nan, math.nan)
+    assert not is_same_result(1.0, None)
 
 
 def test_a_metric_that_is_gone_is_red_and_a_new_one_is_not() -> None:
@@ -131,7 +131,7 @@ def test_what_is_not_finite_or_raises_never_passes(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", list(ALGORITHMS))
 def test_the_stored_steps_are_lively(name: str) -> None:
     """Else a wrong formula could hide: ratios clip, rows are cut off, some groups have no spread, the KL is not 0."""
-    numbers = read_json(SHIPPED / f"{name}.json")["entries"][version(ALGORITHMS[name])]
+    numbers = read_json(SHIPPED / f"{name}.json")["entries"][version_of_formulas(ALGORITHMS[name])]
     of = lambda metric: [v for k, v in numbers.items() if k.startswith("training/") and k.endswith(metric)]
     method = ALGORITHMS[name]()
     updates = (5 - method.value_pretraining) * method.num_epochs * method.num_minibatches  # of five steps

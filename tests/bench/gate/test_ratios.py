@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from bench.gate.costs import Side, in_turns
-from bench.gate.ratios import Pair, judge
+from bench.gate.ratios import Pair, judge_ratio
 from bench.gate.tolerances import parse_tolerances, tolerance_of
 from bench.gate.verdict import Finding, look_sizes
 from bench.ground.errors import UserError
@@ -45,7 +45,7 @@ def run(head: Simulated, base: Simulated, sizes: list[int]) -> dict[str, Finding
 
 
 def statuses(pairs: list[Pair]) -> dict[str, str]:
-    return {f.quantity: f.status for f in judge(pairs, "x", TOLERANCES)}
+    return {f.quantity: f.status for f in judge_ratio(pairs, "x", TOLERANCES)}
 
 
 def test_equal_costs_pass_and_short_phases_are_left_out() -> None:

@@ -11,12 +11,12 @@ import torch
 from packaging.requirements import Requirement
 
 from bench.machine import doctor as module
-from bench.machine.doctor import Check, DoctorConfig, doctor, examine
+from bench.machine.doctor import Check, DoctorConfig, doctor, examine_machine
 from bench.machine.provenance import provenance
 
 
 def named(name: str, out: Path) -> Check:
-    return next(check for check in examine(DoctorConfig(out=out, timeout_s=5)) if check.name == name)
+    return next(check for check in examine_machine(DoctorConfig(out=out, timeout_s=5)) if check.name == name)
 
 
 @pytest.fixture(autouse=True)

@@ -33,7 +33,7 @@ ADAPTER = RANK * 2 * (2 * 32 + 2 * 24 + 3 * 40)
 def adapted(model: PreTrainedModel | None = None, *targets: str, needs: tuple[str, ...] = ()) -> TorchEngine:
     """An engine that trains adapters."""
     model = model or tiny_llama()
-    lora.prepare(model, LoraConfig(rank=RANK, targets=targets), None, seed=0)
+    lora.prepare_adapters(model, LoraConfig(rank=RANK, targets=targets), None, seed=0)
     return engine(model, needs=needs)
 
 
@@ -108,7 +108,7 @@ def test_memory_by_role_by_hand() -> None:
 
 def test_frozen_weights_are_held_in_the_arithmetics_dtype() -> None:
     model = tiny_llama()
-    lora.prepare(model, LoraConfig(rank=RANK), "bfloat16", seed=0)
+    lora.prepare_adapters(model, LoraConfig(rank=RANK), "bfloat16", seed=0)
     kinds = {(p.requires_grad, p.dtype) for p in model.parameters()}
     assert kinds == {(True, torch.float32), (False, torch.bfloat16)}
 
@@ -117,7 +117,7 @@ def test_one_seed_one_adapter() -> None:
     first, again, other = (tiny_llama() for _ in range(3))
     torch.manual_seed(99)  # whatever was drawn before
     for model, seed in ((first, 0), (again, 0), (other, 1)):
-        lora.prepare(model, LoraConfig(rank=RANK), None, seed)
+        lora.prepare_adapters(model, LoraConfig(rank=RANK), None, seed)
     drawn = [torch.cat([p.flatten() for p in lora.adapter_parameters(m)]) for m in (first, again, other)]
     assert torch.equal(drawn[0], drawn[1])
     assert not torch.equal(drawn[0], drawn[2])
@@ -211,7 +211,7 @@ def test_counted_work_leaves_out_what_frozen_weights_do_not_need() -> None:
         attn_implementation="eager",
     )
     model = LlamaForCausalLM(config)
-    lora.prepare(model, LoraConfig(rank=RANK), None, seed=0)
+    lora.prepare_adapters(model, LoraConfig(rank=RANK), None, seed=0)
     count = sum(p.numel() for p in lora.adapter_parameters(model))
     shape = ModelShape.from_config(config)
     assert count == shape.lora_params(RANK)

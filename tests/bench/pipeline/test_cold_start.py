@@ -20,7 +20,7 @@ from bench.pipeline.pretrain import demonstration_loss, encode
 from bench.pipeline.tokenizer import build_tokenizer
 from tasks import TASKS
 from tasks.procedural.story import Difficulty, Number, Step, WordProblem
-from tasks.procedural.word_problems import rows, stream
+from tasks.procedural.word_problems import stream_of_problems, word_problem_rows
 
 ASSETS = Path(__file__).parents[3] / "bench" / "assets"
 SHIPPED = sorted(folder.name for folder in ASSETS.iterdir() if folder.is_dir())
@@ -198,8 +198,8 @@ def test_misleading_facts_mislead_as_often_as_stated() -> None:
 
 def test_right_demonstrations_score_full_marks() -> None:
     judge = TASKS["gsm8k"]()
-    test_rows = rows("test")
-    problems = {problem.question: problem for problem in islice(stream("test", 0, Difficulty()), 1200)}
+    test_rows = word_problem_rows("test")
+    problems = {problem.question: problem for problem in islice(stream_of_problems("test", 0, Difficulty()), 1200)}
     for problem, row in zip(judge.problems("test")[:200], test_rows, strict=False):
         score = judge.score(problem, right(problems[row["question"]]))
         assert score.correct

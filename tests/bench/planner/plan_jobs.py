@@ -6,7 +6,7 @@ from typing import Any
 from bench.machine.presets import Preset, devices
 from bench.planner.job import Job, Method, Workload
 from bench.planner.setting import EngineSetting
-from bench.planner.sizes import resolve
+from bench.planner.sizes import resolve_shape
 
 PPO = Method(name="ppo", critic=True, reference=False, group_size=1)
 GRPO = Method(name="grpo", critic=False, reference=True, group_size=8)
@@ -32,7 +32,7 @@ def job(model: str = "7b", method: Method = PLAIN, hardware: Preset | None = Non
     chosen = {"train_engine": "torch", "rollout_engine": "hf", "dtype": "float32"} | setting
     return Job(
         model=model,
-        shape=resolve(model),
+        shape=resolve_shape(model),
         method=method,
         workload=WORKLOAD,
         preset=hardware or preset(),

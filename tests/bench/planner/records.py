@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from bench.planner.sizes import resolve
+from bench.planner.sizes import resolve_shape
 
 
 def write_run(folder: Path, **changes: Any) -> Path:  # noqa: ANN401
@@ -32,7 +32,7 @@ def write_run(folder: Path, **changes: Any) -> Path:  # noqa: ANN401
     row = {
         "prompt/length_max": 20.0,
         "completion/length_max": 30.0,
-        "memory/policy_gib": 4 * resolve(str(model)).params / 2**30,
+        "memory/policy_gib": 4 * resolve_shape(str(model)).params / 2**30,
         "memory/peak_gib/update": 0.5,
         "time/update_s": 2.0,
     }

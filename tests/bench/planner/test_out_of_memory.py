@@ -11,7 +11,7 @@ import torch
 
 from bench.config import EngineConfig, RunConfig
 from bench.ground.words import GIB
-from bench.machine.presets import Preset, load
+from bench.machine.presets import Preset, load_preset
 from bench.meter import Meter, blamed_on, is_out_of_memory
 from bench.models.shape import ModelShape
 from bench.planner.remedy import advice, bytes_of, job_of_run
@@ -21,7 +21,7 @@ from tests.bench.small_runs import SMALL, rows, with_plugins
 from tests.bench.support import tiny_llama
 
 SHAPE = ModelShape.from_config(tiny_llama().config)
-CONTEXT = load("cpu").device.context_gib
+CONTEXT = load_preset("cpu").device.context_gib
 
 
 def config(*flags: str, processes: int = 1, **engine: object) -> RunConfig:
@@ -30,7 +30,7 @@ def config(*flags: str, processes: int = 1, **engine: object) -> RunConfig:
 
 
 def with_room_for(gib: float) -> Preset:
-    cpu = load("cpu")
+    cpu = load_preset("cpu")
     return replace(cpu, device=replace(cpu.device, memory_gib=gib))
 
 
@@ -63,9 +63,9 @@ def test_a_rollout_is_helped_by_fewer_completions_at_once() -> None:
 
 
 def test_where_no_smaller_batch_fits_states_are_shared_or_wait_on_the_host() -> None:
-    from bench.planner.sizes import resolve as shape_of
+    from bench.planner.sizes import resolve_shape as shape_of
 
-    four = replace(load("4xA100-80GB"), device=replace(load("4xA100-80GB").device, memory_gib=50))
+    four = replace(load_preset("4xA100-80GB"), device=replace(load_preset("4xA100-80GB").device, memory_gib=50))
     engine = EngineConfig(train="deepspeed", zero=1, dtype="bfloat16", micro_batch_tokens=2048)
     words = advice(replace(config(), engine=engine), shape_of("7b"), four, ["policy", "update"])
     assert "--engine.gradient-checkpointing" in words

@@ -16,16 +16,24 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bench.ground.errors import UserError
-from bench.machine.presets import Efficiency, load
+from bench.machine.presets import Efficiency, load_preset
 from bench.planner import tables
 from bench.planner.config import PlanConfig, PlannedAlgorithm, PlannedEngine, PlannedLora, PlannedReward
 from bench.planner.job import Job
-from bench.planner.memory import fits, memory
-from bench.planner.plan import jobs, plan
-from bench.planner.search import candidates, cheapest, evaluate, feasibility, largest_micro_batch, remedies
-from bench.planner.sizes import resolve
+from bench.planner.memory import fits_memory, memory_of_job
+from bench.planner.plan import jobs_of_config, plan
+from bench.planner.search import (
+    candidate_settings,
+    cheapest_plan,
+    feasibility,
+    largest_micro_batch,
+    plan_of_job,
+    remedies,
+)
+from bench.planner.setting import EngineSetting
+from bench.planner.sizes import resolve_shape
 from bench.planner.step_time import step_seconds
-from bench.planner.validate import Checked, compare
+from bench.planner.validate import Checked, compare_with_run
 from tests.bench.planner.plan_jobs import GRPO, PLAIN, PPO, deepspeed, job, preset, with_samples
 from tests.bench.planner.records import write_run
 
@@ -53,24 +61,24 @@ def test_published_sizes() -> None:
     """Qwen2.5's report (table 1), DeepSeek LLM and DeepSeek-V3; SmolLM2-135M."""
     billions = {"0.5b": 0.49, "1.5b": 1.54, "3b": 3.09, "14b": 14.7, "32b": 32.5, "67b": 67, "671b": 671}
     for name, published in billions.items():
-        assert resolve(name).params / 1e9 == pytest.approx(published, rel=0.015)
-    assert resolve("Qwen/Qwen2.5-7B-Instruct").params == 7_615_616_512
-    assert resolve("smollm2-135m").params == 134_515_008
+        assert resolve_shape(name).params / 1e9 == pytest.approx(published, rel=0.015)
+    assert resolve_shape("Qwen/Qwen2.5-7B-Instruct").params == 7_615_616_512
+    assert resolve_shape("smollm2-135m").params == 134_515_008
 
 
 def test_a_folder_with_a_config_is_a_model(tmp_path: Path) -> None:
     config = {"model_type": "llama", "hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4}
     config |= {"intermediate_size": 128, "vocab_size": 100, "tie_word_embeddings": True}
     (tmp_path / "config.json").write_text(json.dumps(config))
-    shape = resolve(str(tmp_path))
-    assert shape == resolve(str(tmp_path / "config.json"))
+    shape = resolve_shape(str(tmp_path))
+    assert shape == resolve_shape(str(tmp_path / "config.json"))
     assert shape.params == 100 * 64 + 2 * (4 * 64 * 64 + 3 * 64 * 128 + 2 * 64) + 64
 
 
 def test_a_hub_model_that_cannot_be_had_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
     with pytest.raises(UserError, match="'nobody/nothing' is not in the table"):
-        resolve("nobody/nothing")
+        resolve_shape("nobody/nothing")
 
 
 # -- time
@@ -98,7 +106,7 @@ def test_decoding_one_row_reads_the_weights_for_every_token() -> None:
 
 def test_a_mixture_reads_the_experts_that_its_rows_touch() -> None:
     one, many = (with_samples(deepspeed(3, 8, rollout_batch_size=b), b * 8) for b in (1, 4096))
-    one, many = (replace(base, shape=resolve("671b")) for base in (one, many))
+    one, many = (replace(base, shape=resolve_shape("671b")) for base in (one, many))
     from bench.planner.step_time import decode_bytes
 
     assert decode_bytes(one) / 2 == pytest.approx(one.shape.active_params - 129280 * 7168, rel=1e-6)
@@ -129,7 +137,7 @@ def test_zero_3_gathers_the_weights_for_every_micro_batch() -> None:
 
 
 def test_weights_are_synced_over_the_link_or_within_the_device() -> None:
-    p = resolve("7b").params
+    p = resolve_shape("7b").params
     assert seconds(job("0.5b"))["sync"] == 0  # the same tensors
     assert seconds(perfect(deepspeed(3, 8)))["sync"] == pytest.approx(2 * p / 300e9)
     assert seconds(perfect(deepspeed(2, 8)))["sync"] == pytest.approx(2 * 2 * p / 2039e9)
@@ -137,9 +145,9 @@ def test_weights_are_synced_over_the_link_or_within_the_device() -> None:
 
 
 def test_unknown_rates_predict_no_time() -> None:
-    base = next(jobs(PlanConfig(gpus=("8xMI300X",), memory_gb=192, algos=("grpo",))))
+    base = next(jobs_of_config(PlanConfig(gpus=("8xMI300X",), memory_gb=192, algos=("grpo",))))
     assert step_seconds(base) is None
-    best = cheapest(base, FREE)
+    best = cheapest_plan(base, FREE)
     assert best is not None
     assert (best.step_s, best.gpu_hours(1)) == (None, None)
 
@@ -155,38 +163,48 @@ def test_unknown_rates_predict_no_time() -> None:
     pick=st.integers(0, 10_000),
 )
 def test_nothing_that_fits_is_cheaper_than_the_cheapest(model: str, name: str, method: Any, pick: int) -> None:  # noqa: ANN401
-    base = job(model, method, load(name), dtype=load(name).dtype)
-    best = cheapest(base, FREE)
-    options = list(candidates(base, FREE))
+    base = job(model, method, load_preset(name), dtype=load_preset(name).dtype)
+    best = cheapest_plan(base, FREE)
+    options = list(candidate_settings(base, FREE))
     other = replace(
         options[pick % len(options)], micro_batch_tokens=500 * (1 + pick % 8), rollout_batch_size=1 + pick % 64
     )
-    trial = evaluate(replace(base, setting=other))
+    trial = plan_of_job(replace(base, setting=other))
     if best is None:
         assert not trial.fits
     else:
         assert best.fits
-        assert fits(best.job, memory(best.job))
+        assert fits_memory(best.job, memory_of_job(best.job))
         assert not trial.fits or (best.step_s or 0) <= (trial.step_s or 0) * (1 + 1e-9)
 
 
 def test_what_is_pinned_stays() -> None:
     base = deepspeed(3, 8, offload="optimizer", micro_batch_tokens=1000)
-    best = cheapest(base, frozenset({"offload", "micro_batch_tokens", "zero_stage"}))
+    best = cheapest_plan(base, frozenset({"offload", "micro_batch_tokens", "zero_stage"}))
     assert best is not None
     setting = best.job.setting
     assert (setting.offload, setting.micro_batch_tokens, setting.zero_stage) == ("optimizer", 1000, 3)
 
 
+def test_the_reference_on_the_host_is_planned_and_told_to_the_run() -> None:
+    setting = job("7b", offload_reference=True).setting
+    assert "--offload reference" in setting.run_flags()
+    assert "--offload optimizer,params,reference" in replace(setting, offload="params").run_flags()
+    assert replace(setting, offload_reference=False).run_flags(but=setting) == ["--offload"]
+    run: dict[str, Any] = {"engine": {"dtype": "float32", "gradient_checkpointing": False, "micro_batch_tokens": 1}}
+    run["engine"] |= {"rollout_batch_size": 1, "offload": ["reference", "optimizer"]}
+    assert EngineSetting.of_run(run).offloaded == ("optimizer", "reference")
+
+
 def test_what_would_fit_is_tried_and_does() -> None:
     base = job("7b", PPO, replace(preset(), host_memory_gib=64), dtype="bfloat16")
-    assert cheapest(base, FREE) is None
+    assert cheapest_plan(base, FREE) is None
     options = remedies(base, FREE)
     assert [option.change for option in options] == ["LoRA of rank 16", "4xA100-80GB"]
     assert all(option.plan.fits for option in options)
     assert feasibility(base) == "LoRA"
     pinned = deepspeed(0, 4)
-    assert cheapest(pinned, frozenset({"zero_stage"})) is None
+    assert cheapest_plan(pinned, frozenset({"zero_stage"})) is None
     assert str(remedies(pinned, frozenset({"zero_stage"}))[0]).startswith("other settings: deepspeed ZeRO")
 
 
@@ -196,7 +214,7 @@ def test_the_largest_micro_batch_fits_and_twice_as_much_does_not() -> None:
 
     def fitting(n: int) -> bool:
         trial = with_samples(replace(base, setting=replace(base.setting, micro_batch_tokens=n * 500)), 100_000)
-        return fits(trial, memory(trial))
+        return fits_memory(trial, memory_of_job(trial))
 
     assert fitting(rows)
     assert not fitting(2 * rows)
@@ -245,7 +263,7 @@ def test_what_fits_nowhere_says_what_would(tmp_path: Path, capsys: pytest.Captur
 
 def test_the_algorithms_own_settings_say_which_models_are_held() -> None:
     def held(**changes: Any) -> dict[str, int]:  # noqa: ANN401
-        planned = jobs(PlanConfig(gpus=("1xH200",), **changes))
+        planned = jobs_of_config(PlanConfig(gpus=("1xH200",), **changes))
         return {job.method.name: job.method.models(reward_model=job.reward_shape is not None) for job in planned}
 
     assert held() == {"ppo": 2, "grpo": 2}
@@ -273,6 +291,11 @@ def test_weights_only(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Non
         ({"gpus": FOUR, "engine": PlannedEngine(zero=2, offload=("params",))}, "--offload params needs --zero 3"),
         ({"gpus": FOUR, "engine": PlannedEngine(train="torch")}, "--engine torch is one process, and here are 4"),
         ({"gpus": FOUR, "engine": PlannedEngine(offload=("none", "params"))}, "--offload none goes with nothing else"),
+        ({"presets": ("cpu",), "engine": PlannedEngine(offload=("reference",))}, "--offload reference needs a GPU"),
+        (
+            {"gpus": FOUR, "engine": PlannedEngine(offload=("reference",)), "lora": PlannedLora(rank=8)},
+            "--offload reference: with adapters the reference is the policy's own base",
+        ),
         ({"gpus": FOUR, "rollout_devices": 4}, "leaves none of 4 devices"),
         ({"gpus": FOUR, "engine": PlannedEngine(tensor_parallel=3)}, "must divide the devices that generate"),
         ({"gpus": FOUR, "budget": "samples"}, "expected steps=N"),
@@ -297,9 +320,11 @@ def test_no_engine_and_no_torch_is_imported() -> None:
 
 def test_a_whole_table_is_searched_quickly() -> None:
     """Processor seconds, so that a busy machine decides nothing; the whole command has five seconds to answer."""
-    planned = list(jobs(PlanConfig(presets=("cpu", "1xH200", "4xA100-80GB", "8xH100-80GB", "2x8xH100", "16x8xH100"))))
+    planned = list(
+        jobs_of_config(PlanConfig(presets=("cpu", "1xH200", "4xA100-80GB", "8xH100-80GB", "2x8xH100", "16x8xH100")))
+    )
     start = time.process_time()
-    assert [cheapest(job, FREE) is not None for job in planned].count(True) >= 8
+    assert [cheapest_plan(job, FREE) is not None for job in planned].count(True) >= 8
     assert time.process_time() - start < 5
 
 
@@ -317,7 +342,7 @@ def test_pictures_are_drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_missing_figures_are_dashes() -> None:
-    assert [tables.number(value) for value in (None, float("nan"), 0, 1234.5, 0.01234, "x")] == [
+    assert [tables.number_text(value) for value in (None, float("nan"), 0, 1234.5, 0.01234, "x")] == [
         "-", "-", "0", "1,234", "0.0123", "x",
     ]  # fmt: skip
 
@@ -326,7 +351,7 @@ def test_missing_figures_are_dashes() -> None:
 
 
 def test_a_run_is_set_beside_its_prediction(tmp_path: Path) -> None:
-    rows = {row.what: row for row in compare(write_run(tmp_path))}
+    rows = {row.what: row for row in compare_with_run(write_run(tmp_path))}
     assert rows["policy"].error == pytest.approx(0, abs=0.01)
     assert rows["critic"].measured is None
     assert rows["critic"].error is None
@@ -351,13 +376,13 @@ def test_an_older_run_is_told_apart(tmp_path: Path) -> None:
     folder = write_run(tmp_path)
     (folder / "steps.jsonl").write_text('{"step": 1}\n')
     with pytest.raises(UserError, match="lack prompt/length_max: it was recorded by an older version"):
-        compare(folder)
+        compare_with_run(folder)
 
 
 def test_candidates_have_no_contradictions() -> None:
     base = job("7b", hardware=preset(2, 8), dtype="bfloat16")
-    for setting in islice(candidates(base, FREE), 500):
-        assert not setting.contradictions(16)
+    for setting in islice(candidate_settings(base, FREE), 500):
+        assert not setting.contradictions(base.preset)
 
 
 @pytest.mark.slow

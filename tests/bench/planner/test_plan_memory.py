@@ -14,8 +14,9 @@ from bench.ground.words import GIB
 from bench.models.shape import ModelShape
 from bench.planner.activations import saved_bytes
 from bench.planner.job import Job, Method, Workload
-from bench.planner.memory import Role, fits, memory, terms, weights_only
+from bench.planner.memory import Role, fits_memory, memory_of_job, memory_terms, weights_only
 from bench.planner.sizes import ALIASES
+from bench.planner.step_time import step_seconds
 from tests.bench.planner.plan_jobs import GRPO, PLAIN, PPO, deepspeed, job, preset, with_samples
 
 BILLION = 10**9
@@ -54,11 +55,24 @@ def test_weights_of_a_7b_in_fp16(critic: bool, reference: bool, reward_model: bo
 
 def of(base: Job, *roles: Role, phase: str = "update_policy") -> float:
     """Bytes of these roles on a device in one phase."""
-    held = memory(base).phases[("train", phase)]  # type: ignore[index]
+    held = memory_of_job(base).phases[("train", phase)]  # type: ignore[index]
     return sum(held.get(role, 0.0) for role in roles)
 
 
 STATES: tuple[Role, ...] = ("policy", "gradients", "optimizer", "gathered")
+
+
+def test_a_reference_on_the_host_is_on_the_device_for_its_pass_alone() -> None:
+    kept = job("0.5b", GRPO)
+    moved = replace(kept, setting=replace(kept.setting, offload_reference=True))
+    size = 4 * kept.shape.params + kept.shape.rotary_bytes
+    for phase, away in (("rollout", size), ("logprobs", 0), ("update_policy", size)):
+        assert of(kept, "reference", phase=phase) - of(moved, "reference", phase=phase) == pytest.approx(away)
+    assert memory_of_job(moved).host_bytes - memory_of_job(kept).host_bytes == pytest.approx(size)
+    seconds = [step_seconds(one) for one in (kept, moved)]
+    assert seconds[0] is not None
+    assert seconds[1] is not None
+    assert seconds[1]["logprobs"] > seconds[0]["logprobs"]
 
 
 @pytest.mark.parametrize(("nodes", "per_node"), [(1, 1), (1, 4), (1, 8), (2, 8), (16, 8)])
@@ -87,7 +101,7 @@ def test_zero_2_and_3_agree_with_deepspeed_itself(per_node: int) -> None:
             )
             assert of(base, *STATES) == pytest.approx(device, rel=0.02)
             if offload != "none" and nodes == 1:
-                assert memory(base).host_bytes == pytest.approx(host, rel=0.02)
+                assert memory_of_job(base).host_bytes == pytest.approx(host, rel=0.02)
         for offload in ("none", "optimizer", "params"):
             base = deepspeed(3, per_node, nodes, offload=offload)
             host, device, _ = stage3.estimate_zero3_model_states_mem_needs(
@@ -100,7 +114,7 @@ def test_zero_2_and_3_agree_with_deepspeed_itself(per_node: int) -> None:
             )
             assert of(base, *STATES) == pytest.approx(device, rel=0.02)
             if offload != "none":
-                assert memory(base).host_bytes == pytest.approx(host, rel=0.02)
+                assert memory_of_job(base).host_bytes == pytest.approx(host, rel=0.02)
 
 
 def test_zero_1_shards_the_optimizer_and_the_copy_of_the_gradients() -> None:
@@ -136,28 +150,28 @@ def test_lora_trains_adapters_and_needs_no_reference() -> None:
 def test_kv_cache_by_hand() -> None:
     """B (P + C) x 2 x kv heads x width x layers x bytes: 256 x 500 x 2 x 32 x 128 x 30 x 2."""
     base = job("7b", dtype="bfloat16")
-    assert memory(base).phases[("train", "rollout")]["kv_cache"] == 256 * 500 * 2 * 32 * 128 * 30 * 2
+    assert memory_of_job(base).phases[("train", "rollout")]["kv_cache"] == 256 * 500 * 2 * 32 * 128 * 30 * 2
 
 
 def test_latent_attention_caches_576_elements_a_token() -> None:
     """DeepSeek-V3: 512 + 64 in each of 61 layers (arXiv:2412.19437), and not split over a replica."""
     base = job("671b", rollout_engine="vllm", dtype="bfloat16", tensor_parallel=8, hardware=preset(1, 8))
-    assert memory(base).phases[("train", "rollout")]["kv_cache"] == base.batch * 500 * 576 * 61 * 2
+    assert memory_of_job(base).phases[("train", "rollout")]["kv_cache"] == base.batch * 500 * 576 * 61 * 2
 
 
 def test_devices_that_only_generate_hold_no_training_state() -> None:
     base = deepspeed(3, 8, rollout_devices=4, tensor_parallel=4)
-    rollout = memory(base).phases[("rollout", "rollout")]
+    rollout = memory_of_job(base).phases[("rollout", "rollout")]
     assert set(rollout) == {"rollout_weights", "kv_cache", "temporaries", "context"}
     assert rollout["rollout_weights"] == 2 * base.shape.params / 4
-    assert "rollout_weights" not in memory(base).phases[("train", "update_policy")]
+    assert "rollout_weights" not in memory_of_job(base).phases[("train", "update_policy")]
 
 
 def test_offloaded_states_must_fit_the_host() -> None:
     base = deepspeed(3, 8, offload="params", gradient_checkpointing=True, micro_batch_tokens=500, rollout_batch_size=8)
-    assert fits(base, memory(base))
+    assert fits_memory(base, memory_of_job(base))
     small = replace(base, preset=replace(base.preset, host_memory_gib=64))
-    assert not fits(small, memory(small))
+    assert not fits_memory(small, memory_of_job(small))
 
 
 @given(
@@ -194,7 +208,7 @@ def test_more_devices_never_hold_more_each(
             gradient_checkpointing=checkpointing,
             micro_batch_tokens=tokens,
         )
-        phases = memory(with_samples(base, samples)).phases
+        phases = memory_of_job(with_samples(base, samples)).phases
         return {(*key, role): size for key, roles in phases.items() for role, size in roles.items()}
 
     fewer, more = held(log_devices), held(log_devices + 1)
@@ -213,7 +227,7 @@ def test_a_larger_group_never_needs_less(method: Method, engine: str, prompts: i
         base = job("3b", replace(method, group_size=size), train_engine=engine, micro_batch_tokens=tokens)
         return with_samples(base, prompts * size)
 
-    smaller, larger = memory(held(group)), memory(held(group + 1))
+    smaller, larger = memory_of_job(held(group)), memory_of_job(held(group + 1))
     for key, roles in smaller.phases.items():
         assert all(larger.phases[key][role] >= size for role, size in roles.items())
     assert larger.peak_bytes >= smaller.peak_bytes
@@ -221,8 +235,8 @@ def test_a_larger_group_never_needs_less(method: Method, engine: str, prompts: i
 
 def test_phases_are_the_sum_of_their_terms() -> None:
     base = deepspeed(3, 8, micro_batch_tokens=4000)
-    for (pool, phase), roles in memory(base).phases.items():
-        listed = sum(t.device_bytes for t in terms(base) if t.pool == pool and phase in t.phases)
+    for (pool, phase), roles in memory_of_job(base).phases.items():
+        listed = sum(t.device_bytes for t in memory_terms(base) if t.pool == pool and phase in t.phases)
         assert sum(roles.values()) == pytest.approx(listed)
 
 
@@ -331,7 +345,7 @@ def test_roles_are_the_engines_to_the_byte(method: Method) -> None:
         shape=ModelShape.from_config(config),
         workload=Workload(prompt_tokens=prompt, completion_tokens=completion, samples_per_step=rows),
     )
-    phases = memory(base).phases.values()
+    phases = memory_of_job(base).phases.values()
     predicted = {role: max(p.get(role, 0.0) for p in phases) for role in measured}  # type: ignore[call-overload]
     activations = "activations"
     assert predicted.pop(activations) == pytest.approx(measured.pop(activations), rel=0.15)

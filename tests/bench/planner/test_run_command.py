@@ -9,9 +9,9 @@ import pytest
 from bench.cli import main
 from bench.ground.tree import plain
 from bench.planner.config import PlanConfig
-from bench.planner.plan import jobs
+from bench.planner.plan import jobs_of_config
 from bench.planner.run_command import run_command, to_run
-from bench.planner.search import cheapest
+from bench.planner.search import cheapest_plan
 from bench.planner.setting import EngineSetting
 from bench.settings.flags import flags, long_names, parse, switched
 from bench.settings.resolve import resolve
@@ -35,12 +35,12 @@ def planned(*arguments: str) -> PlanConfig:
 def test_what_a_plan_prints_is_a_run_of_the_planned_setting(arguments: list[str]) -> None:
     """Also of the same lengths, samples and algorithm; the last line is the command."""
     config = planned("--algos", "ppo", "grpo", *arguments)
-    for job in jobs(config):
-        best = cheapest(job, frozenset(config.pinned()))
+    for job in jobs_of_config(config):
+        best = cheapest_plan(job, frozenset(config.pinned()))
         assert best is not None
         command = shlex.split(to_run(best, config, frozenset(config.pinned()))[-1])
         run = parse(command[command.index("run") + 1 :]).config
-        expected = cheapest(job, frozenset(config.pinned()), runnable=True)
+        expected = cheapest_plan(job, frozenset(config.pinned()), runnable=True)
         assert expected is not None
         assert EngineSetting.of_run(plain(run)) == expected.job.setting
         assert (run.samples_per_step, run.max_prompt_tokens) == (512, 512)
@@ -51,7 +51,7 @@ def test_what_a_plan_prints_is_a_run_of_the_planned_setting(arguments: list[str]
 
 def test_what_no_run_does_is_said_and_the_cheapest_that_one_does_stands_below() -> None:
     config = planned("--algo", "grpo", "--gpus", "4xA100-80GB", "--engine.tensor-parallel", "4")
-    best = cheapest(next(jobs(config)), frozenset(config.pinned()))
+    best = cheapest_plan(next(jobs_of_config(config)), frozenset(config.pinned()))
     assert best is not None
     assert to_run(best, config, frozenset(config.pinned())) == [
         "no run does this yet: a sampler over several devices beside several processes"
@@ -66,7 +66,7 @@ def test_a_runs_flags_are_a_plans() -> None:
     given += ["--lora.rank", "0", "--engine.gradient-checkpointing", "--engine.micro-batch-tokens", "4096"]
     given += ["--engine.rollout-batch-size", "32", "--engine.tensor-parallel", "1", "--engine.dtype", "bfloat16"]
     given += ["--sampling.max-new-tokens", "200", "--samples-per-step", "64", "--max-prompt-tokens", "300"]
-    job = next(jobs(planned(*given, "--gpus", "4xA100-80GB")))
+    job = next(jobs_of_config(planned(*given, "--gpus", "4xA100-80GB")))
     run = resolve(parse([*given, "--model", "smollm2-135m"])).config
     assert job.setting == EngineSetting.of_run(plain(run))
     assert (job.workload.prompt_tokens, job.workload.completion_tokens) == (300, 200)

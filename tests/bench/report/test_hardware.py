@@ -9,7 +9,7 @@ import pytest
 from bench.ground.runs import find_runs
 from bench.planner.predict import predict
 from bench.report.comparison import comparisons_in
-from bench.report.hardware import hardware
+from bench.report.hardware import hardware_table
 from bench.report.records import load
 from tests.bench.factory import make_run
 from tests.bench.planner.records import write_run
@@ -20,7 +20,7 @@ def change(path: Path, **values: Any) -> None:  # noqa: ANN401
 
 
 def rows(root: Path) -> list[dict[str, str]] | None:
-    table = hardware(comparisons_in(load(find_runs([root]), root.parent / "cache")))
+    table = hardware_table(comparisons_in(load(find_runs([root]), root.parent / "cache")))
     return None if table is None else [{name: cell.text for name, cell in row.items()} for row in table.rows]
 
 

@@ -28,15 +28,15 @@ def red(edit: Fault, tree: Path) -> bool:
 
     def check() -> int:
         from algorithms import ALGORITHMS
-        from bench.gate.golden import close, results, version
+        from bench.gate.golden import is_same_result, results, version_of_formulas
         from bench.gate.moves import golden_path
         from bench.ground.files import read_json
 
         def moves(name: str) -> bool:
-            old = read_json(golden_path(name, None))["entries"][version(ALGORITHMS[name])]
+            old = read_json(golden_path(name, None))["entries"][version_of_formulas(ALGORITHMS[name])]
             missing = set(old)
             for key, value in results(ALGORITHMS[name]):
-                if not close(old.get(key, value), value):
+                if not is_same_result(old.get(key, value), value):
                     return True
                 missing.discard(key)
             return bool(missing)

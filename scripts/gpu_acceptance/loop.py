@@ -15,8 +15,8 @@ from bench.models import lora
 from bench.models.shape import ModelShape
 from bench.trainer import TrainSetup
 from bench.work import Work, measured_peak
-from scripts.parts import Figures
-from scripts.random_models import Bench, Parity
+from scripts.gpu_acceptance.parts import Figures
+from scripts.gpu_acceptance.random_models import Bench, Parity
 
 
 def settings(bench: Bench, algo: Algorithm, size: str, **engine: Any) -> RunConfig:  # noqa: ANN401 - EngineConfig's

@@ -31,17 +31,17 @@ from bench.engines.reward import ClassifierReward
 from bench.ground.errors import UserError
 from bench.ground.words import GIB
 from bench.loop import Parts
-from bench.machine.presets import load
+from bench.machine.presets import load_preset
 from bench.models.load import lora, pick_device
 from bench.models.shape import ModelShape
 from bench.planner.job import Job, Workload
-from bench.planner.memory import memory
+from bench.planner.memory import memory_of_job
 from bench.planner.methods import of_algorithm
 from bench.planner.setting import EngineSetting
 from bench.rollout import Rollout, generate, score
-from scripts.loop import parts_of, settings, steps
-from scripts.parts import Figures, Part, run
-from scripts.random_models import Bench
+from scripts.gpu_acceptance.loop import parts_of, settings, steps
+from scripts.gpu_acceptance.parts import Figures, Part, run
+from scripts.gpu_acceptance.random_models import Bench
 
 KEPT = ("memory/", "time/", "perf/", "rollout/", "actor/", "critic/loss", "critic/grad_norm", "reward/")
 DTYPES = ("bfloat16", "float32")
@@ -57,7 +57,7 @@ def training(bench: Bench, found: Figures, size: str, algo: Algorithm, *, rank: 
         found |= predicted(bench, size, algo, rank)
     model = bench.language_model(size, torch.bfloat16 if rank and bench.dtype == "bfloat16" else torch.float32)
     if rank:
-        lora.prepare(model, LoraConfig(rank=rank), bench.dtype, seed=0)
+        lora.prepare_adapters(model, LoraConfig(rank=rank), bench.dtype, seed=0)
     found |= kept(steps(parts_of(bench, settings(bench, algo, size, **engine), size, model), 2)[-1])
 
 
@@ -80,7 +80,7 @@ def kept(row: Figures) -> Figures:
 
 def predicted(bench: Bench, size: str, algo: Algorithm, rank: int, *, reward: bool = False) -> Figures:
     """The planner's peak for the same step, on the preset of one H200."""
-    shape, preset = ModelShape.from_config(bench.sizes(size)), load("1xH200")
+    shape, preset = ModelShape.from_config(bench.sizes(size)), load_preset("1xH200")
     job = Job(
         model=size,
         shape=shape,
@@ -94,7 +94,7 @@ def predicted(bench: Bench, size: str, algo: Algorithm, rank: int, *, reward: bo
         setting=replace(EngineSetting.of_preset(preset), lora_rank=rank, micro_batch_tokens=bench.micro_batch_tokens),
         reward_shape=shape if reward else None,
     )
-    return {"predicted/peak_gib": memory(job).peak_bytes / GIB}
+    return {"predicted/peak_gib": memory_of_job(job).peak_bytes / GIB}
 
 
 def agreement(bench: Bench, found: Figures, size: str) -> None:
@@ -173,7 +173,11 @@ PARTS = (
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Read the flags; returns the exit code."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        prog="python -m scripts.gpu_acceptance",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     parser.add_argument("--out", type=Path, required=True, help="JSONL file that rows are appended to")
     parser.add_argument("--limit-s", type=float, default=460, help="seconds for all parts together")
     parser.add_argument("--only", nargs="*", default=[], help="names of parts; none given: all")

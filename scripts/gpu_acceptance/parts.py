@@ -14,7 +14,7 @@ import torch
 
 from bench.machine.provenance import provenance
 from bench.session.record import finite
-from scripts.random_models import Bench
+from scripts.gpu_acceptance.random_models import Bench
 
 Figures = dict[str, Any]
 
