@@ -1,7 +1,7 @@
 """`bench gradient`: methods compared by their gradients at the same weights, without training."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -73,7 +73,7 @@ def gradient_command(config: GradientConfig) -> int:
     if config.out is not None:
         config.out.mkdir(parents=True)
         (config.out / "gradient.md").write_text(text)
-        write_json(config.out / "gradient.json", {"settings": plain(config), "rows": rows})
+        write_json(config.out / "gradient.json", {"settings": plain(replace(config, out=None)), "rows": rows})
     return 0
 
 

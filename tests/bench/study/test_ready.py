@@ -35,7 +35,7 @@ def test_an_arm_of_the_ready_lists_takes_two_steps(name: str, tmp_path: Path) ->
     config = replace(
         chosen.config,
         budget="steps=2",
-        samples_per_step=max(32, 2 * chosen.config.algo.group_size),
+        samples_per_step=2 * max(4, chosen.config.algo.group_size),
         eval=replace(chosen.config.eval, limit=0, every=0, checkpoint="last"),
         out=tmp_path,
         quiet=True,
