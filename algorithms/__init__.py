@@ -7,8 +7,11 @@ from algorithms.dr_grpo import DrGRPO
 from algorithms.grpo import GRPO
 from algorithms.gspo import GSPO
 from algorithms.ppo import PPO
+from algorithms.raft import RAFT
 from algorithms.reinforce_pp import ReinforcePP, ReinforcePPBaseline
 from algorithms.rloo import RLOO
+from algorithms.sao import SAO
+from algorithms.step_grpo import StepGRPO
 from algorithms.vapo import VAPO
 
 ALGORITHMS: dict[str, type[Algorithm]] = {
@@ -22,4 +25,7 @@ ALGORITHMS: dict[str, type[Algorithm]] = {
     "gspo": GSPO,
     "cispo": CISPO,
     "vapo": VAPO,
+    "step_grpo": StepGRPO,
+    "sao": SAO,
+    "raft": RAFT,
 }

@@ -50,6 +50,8 @@ class Scored(Rows):
     truncated: Tensor  # (B,) bool; cut at the generation budget, no end-of-sequence token
     lengths: Tensor  # (B,) long; generated tokens, end-of-sequence token included
     max_new_tokens: int  # the generation budget L
+    token_rewards: Tensor | None = None  # (B, T) of these rewards what each token earned; None: all at the end
+    steps: Tensor | None = None  # (B, T) long; which of the completion's paid steps a token belongs to, from 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,6 +99,9 @@ class Algorithm:
     formula_version: ClassVar[int] = 1
     """Raised when the same settings begin to compute something else; golden gradients are stored under it."""
 
+    reads_token_rewards: ClassVar[bool] = False
+    """Whether credit goes by where a task pays a reward; a method without takes each completion's sum."""
+
     group_size: int = 8
     """Completions sampled for each prompt."""
     num_epochs: int = 1
@@ -125,6 +130,11 @@ class Algorithm:
     def value_pretraining(self) -> int:
         """First steps in which only the critic learns, where the critic's settings name none."""
         return 0
+
+    @property
+    def critic_updates(self) -> int:
+        """Critic updates for each of the policy's, where the critic's settings name none."""
+        return 1
 
     def prompts_to_ask(self, whole: int, missing: int, kept_frac: float) -> int:
         """Prompts of a further round: `whole` fill a batch, `missing` groups are wanted, `kept_frac` were kept."""

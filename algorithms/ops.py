@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 KLEstimator = Literal["k1", "k2", "k3"]
 Spread = Literal["sample", "population", "batch", "none"]
 Level = Literal["token", "sequence"]
+CorrectionLevel = Literal["token", "sequence", "geometric"]
 
 
 def whiten(x: Tensor, mask: Tensor) -> Tensor:
@@ -27,6 +28,13 @@ def whiten(x: Tensor, mask: Tensor) -> Tensor:
     return ((x - mean) * torch.rsqrt(var + 1e-8) * mask).to(x.dtype)
 
 
+def token_spread(x: Tensor, mask: Tensor) -> Tensor:
+    """Standard deviation with n - 1 over the tokens that count, in float64: (B, T), (B, T) -> ()."""
+    counted = x[mask].double()
+    deviations = (counted - counted.sum() / max(len(counted), 1)) ** 2
+    return (deviations.sum() / max(len(counted) - 1, 1)).sqrt()
+
+
 def group_mean(x: Tensor, group: Tensor) -> Tensor:
     """Mean over each row's group, broadcast back to its rows, in float64: (B,), (B,) -> (B,).
 
@@ -36,6 +44,12 @@ def group_mean(x: Tensor, group: Tensor) -> Tensor:
     _, index, size = group.unique(return_inverse=True, return_counts=True)
     total = torch.zeros(len(size), dtype=torch.float64, device=x.device).index_add(0, index, x.double())
     return (total / size)[index]
+
+
+def group_max(x: Tensor, group: Tensor) -> Tensor:
+    """Largest value of each row's group: (B,), (B,) -> (B,)."""
+    _, index = group.unique(return_inverse=True)
+    return x.new_zeros(int(index.max()) + 1).scatter_reduce(0, index, x, "amax", include_self=False)[index]
 
 
 def group_size(group: Tensor) -> Tensor:
@@ -138,20 +152,27 @@ def correction_weight(
     old_logprobs: Tensor,
     rollout_logprobs: Tensor,
     mask: Tensor,
-    level: Level,
+    level: CorrectionLevel,
     mode: Literal["truncate", "mask"],
     cap: float,
+    floor: float = 0.0,
 ) -> Tensor:
     """Importance weight pi_old / pi_sampler where trainer and sampler differ, a constant: (B, T).
 
-    The weight is a token's, or the product over the completion; above `cap` it becomes
-    `cap` (truncate) or 0 (mask).
+    The weight is a token's, or the product over the completion. Above `cap` it becomes `cap` (truncate) or 0 (mask),
+    below `floor` likewise `floor` or 0. At level geometric the weight is a token's, and 0 on a whole completion whose
+    geometric mean of weights is out of bounds.
     """
     log_ratio = (old_logprobs - rollout_logprobs) * mask
     if level == "sequence":
         log_ratio = log_ratio.sum(dim=1, keepdim=True).expand_as(log_ratio)
-    weight = log_ratio.exp()
-    weight = weight.clamp(max=cap) if mode == "truncate" else weight.masked_fill(weight > cap, 0.0)
+    judged = weight = log_ratio.exp()
+    if level == "geometric":
+        judged = (log_ratio.sum(dim=1, keepdim=True) / mask.sum(dim=1, keepdim=True).clamp(min=1)).exp()
+    if mode == "truncate":
+        weight = weight.clamp(min=floor, max=cap)
+    else:
+        weight = weight.masked_fill((judged > cap) | (judged < floor), 0.0)
     return (weight * mask).detach()
 
 

@@ -41,12 +41,16 @@ class PolicyGradient(Algorithm):
     """Move `entropy_coef` after each step so that the entropy (nats a token) stays at or above this."""
     entropy_coef_step: float = 0.005
     """How far one step moves `entropy_coef` (up below the target, down to 0 above it); arXiv:2505.22312."""
-    correction: Literal["none", "token", "sequence"] = "none"
-    """Importance weight pi_old / pi_sampler on the policy-gradient term, of a token or of the whole completion."""
+    correction: Literal["none", "token", "sequence", "geometric"] = "none"
+    """Importance weight pi_old / pi_sampler on the policy-gradient term: of a token, of the whole completion, or of a
+    token in completions whose geometric mean of weights lies within the bounds."""
     correction_mode: Literal["truncate", "mask"] = "truncate"
-    """What happens to a correction above the cap: it becomes the cap, or 0."""
+    """What happens to a correction beyond a bound: it becomes the bound, or 0. Masked on both sides, tokens are
+    filtered as by IcePop (0.5 and 5)."""
     correction_cap: float = 2.0
     """Largest correction of a token or a completion."""
+    correction_floor: float = 0.0
+    """Smallest correction of a token or a completion; 0 bounds it from above alone."""
     mask_truncated: bool = False
     """Leave truncated completions out of the loss; they still count in their group's mean and spread."""
 
@@ -63,6 +67,10 @@ class PolicyGradient(Algorithm):
             yield "kl_times_ratio needs a KL in the loss: set kl_coef above 0 and kl_place loss"
         if self.correction_cap <= 0:
             yield f"correction_cap must be positive, got {self.correction_cap}"
+        if not 0 <= self.correction_floor <= self.correction_cap:
+            yield f"correction_floor must lie between 0 and correction_cap, got {self.correction_floor}"
+        if self.correction == "geometric" and self.correction_mode != "mask":
+            yield "correction geometric drops whole completions: set correction_mode mask"
         if self.entropy_target is not None and self.entropy_coef < 0:
             yield "entropy_target raises the entropy: entropy_coef must not start below 0"
 
@@ -98,6 +106,7 @@ class PolicyGradient(Algorithm):
                 self.correction,
                 self.correction_mode,
                 self.correction_cap,
+                self.correction_floor,
             )
         return Targets(
             advantages=advantages.to(batch.old_logprobs.dtype),
@@ -124,6 +133,7 @@ class PolicyGradient(Algorithm):
         pg_loss, metrics = self.pg_loss(logprobs, ratio, targets.advantages)
         if targets.token_weight is not None:
             pg_loss = pg_loss * targets.token_weight
+            metrics["dropped_frac"] = (targets.token_weight == 0).to(ratio.dtype)
         loss = pg_loss
         if self.kl_in_loss:
             penalty = ops.kl(logprobs, required(batch.ref_logprobs), self.kl_estimator)

@@ -16,25 +16,22 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
+from algorithms.actor_critic import LengthAdaptive
 from algorithms.core import Batch, PolicyOutput, Targets, TokenLoss, required
 from algorithms.ppo import PPO
 
 if TYPE_CHECKING:
-    from torch import Tensor
+    pass
 
 
 @dataclass(frozen=True, kw_only=True)
-class VAPO(PPO):
+class VAPO(LengthAdaptive, PPO):
     """PPO with length-adaptive and decoupled lambda, clip-higher and a term on right completions."""
 
     formula_version: ClassVar[int] = 2
 
     group_size: int = 8
     clip_ratio_high: float | None = 0.28
-    gae_lambda_critic: float | None = 1.0
-    gae_length_alpha: float | None = 1.0
-    """Alpha of the policy's length-adaptive lambda; without it `gae_lambda` holds. The paper's 0.05 (recipe `vapo`) is
-    for thousands of tokens: at 34 tokens it makes lambda 0.41, and the embedded model learns little."""
     positive_coef: float = 0.1
     """Mu: weight of the likelihood of right completions."""
 
@@ -45,15 +42,8 @@ class VAPO(PPO):
 
     def contradictions(self) -> Iterator[str]:
         yield from super().contradictions()
-        if self.gae_length_alpha is not None and self.gae_length_alpha <= 0:
-            yield f"gae_length_alpha must be positive, got {self.gae_length_alpha}"
         if self.positive_coef < 0:
             yield f"positive_coef must not be negative, got {self.positive_coef}"
-
-    def policy_lambda(self, batch: Batch) -> float | Tensor:
-        if self.gae_length_alpha is None:
-            return self.gae_lambda
-        return (1 - 1 / (self.gae_length_alpha * batch.lengths.clamp(min=1))).clamp(min=0)
 
     def targets(self, batch: Batch) -> Targets:
         counted = self.counted(batch)

@@ -117,6 +117,7 @@ def sequences(samples: Sequence[Sample], *, sharing: bool = False) -> Sequences:
 def scored(rollouts: Sequence[Rollout], max_new_tokens: int) -> Scored:
     """The verdicts as tensors; rows of one problem, as it was drawn once, form a group."""
     index: dict[tuple[str, int], int] = {}
+    token_rewards, steps = paid_by_token(rollouts)
     return Scored(
         rewards=torch.tensor([r.score.reward for r in rollouts], dtype=torch.float32),
         correct=torch.tensor([r.score.correct for r in rollouts]),
@@ -124,7 +125,27 @@ def scored(rollouts: Sequence[Rollout], max_new_tokens: int) -> Scored:
         truncated=torch.tensor([r.completion.finish_reason == "length" for r in rollouts]),
         lengths=torch.tensor([len(r.completion.token_ids) for r in rollouts]),
         max_new_tokens=max_new_tokens,
+        token_rewards=token_rewards,
+        steps=steps,
     )
+
+
+def paid_by_token(rollouts: Sequence[Rollout]) -> tuple[Tensor, Tensor] | tuple[None, None]:
+    """What each token earned, and the step it belongs to, each (B, T); None where no completion is paid on its way.
+
+    A step ends with the token that it is paid at; what follows the last is a step that earns nothing.
+    """
+    if not any(r.paid_at for r in rollouts):
+        return None, None
+    shape = len(rollouts), max(len(r.completion.token_ids) for r in rollouts)
+    rewards, ends = torch.zeros(shape), torch.zeros(shape, dtype=torch.long)
+    for row, r in enumerate(rollouts):
+        for token, (_, amount) in zip(r.paid_at, r.score.earned, strict=True):
+            rewards[row, token] += amount
+            ends[row, token] = 1
+        if not r.paid_at:
+            rewards[row, len(r.completion.token_ids) - 1] = r.score.reward
+    return rewards, ends.cumsum(1) - ends
 
 
 def pad_columns(columns: Sequence[Sequence[float]]) -> Tensor:

@@ -224,6 +224,16 @@ def check(arguments: Arguments) -> int:
     return command(config)
 
 
+def gradient(arguments: Arguments) -> int:
+    """Variance and direction of methods' gradients at fixed weights, without training"""
+    from bench.gradient.command import GradientConfig, gradient_command
+    from bench.settings.flags import flags
+
+    without_hub()
+    quieten()
+    return gradient_command(flags(GradientConfig, arguments, prog="python -m bench gradient"))
+
+
 def pipeline(arguments: Arguments) -> int:
     """cold-start: rebuild an embedded model from nothing; r1: DeepSeek-R1's pipeline, stage by stage"""
     from bench.ground.errors import nearest
@@ -252,6 +262,7 @@ COMMANDS: dict[str, Callable[[Arguments], int]] = {
     "report": report,
     "check": check,
     "plan": plan,
+    "gradient": gradient,
     "pipeline": pipeline,
     "list": show_list,
     "doctor": doctor,

@@ -17,7 +17,8 @@ class Sampling:
     """How completions are drawn."""
 
     max_new_tokens: int | None = None
-    """Generation budget L of a completion. None: 64 for an embedded model, 512 for any other."""
+    """Generation budget L of a completion. None: 64 for an embedded model (what the task needs where it says so), 512
+    for any other."""
     temperature: float = 1.0
     """Divisor of the logits, in the sampler and in every log-prob pass. 0 is greedy (evaluation only)."""
     top_p: float = 1.0
@@ -40,6 +41,8 @@ class OptimizerConfig:
     """Peak learning rate of the policy. None: 0.0002 for an embedded model, 1e-06 for any other."""
     betas: tuple[float, float] = (0.9, 0.95)
     """Decay rates of AdamW's two moments."""
+    eps: float = 1e-8
+    """Epsilon of AdamW, policy and critic alike: what the root of the second moment is added to."""
     weight_decay: float = 0.0
     """Weight decay, decoupled from the gradient."""
     grad_clip: float = 1.0
@@ -200,6 +203,9 @@ class RunConfig:
     """Completions of one step, equal for every algorithm compared."""
     rollout_lag: int = 0
     """Steps by which the sampler's weights lag behind the policy's, as in asynchronous training: docs/rollouts.md."""
+    truncated_is_wrong: bool = False
+    """A completion cut off at the generation budget is never right in training, and its reward is 0, whatever it says;
+    evaluation tells both verdicts anyway."""
     reward: str | None = None
     """Function `pkg.mod:name` of (problem, completion) whose value replaces the task's reward, not its verdict."""
     reward_model: RewardModelConfig = field(default_factory=RewardModelConfig)

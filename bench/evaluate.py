@@ -116,6 +116,7 @@ def summarise(verdicts: Sequence[Verdicts], num_samples: int) -> dict[str, Any]:
         "truncated_frac": mean_of(r.completion.finish_reason == "length" for r in greedy),
         "length_mean": mean_of(len(r.completion.token_ids) for r in greedy),
         "error_frac": mean_of(r.score.error is not None for r in greedy),
+        "reward_mean": mean_of(r.score.reward for r in greedy),
     }
     if num_samples:
         rates = [v.num_correct / num_samples for v in verdicts]
@@ -129,6 +130,7 @@ def summarise(verdicts: Sequence[Verdicts], num_samples: int) -> dict[str, Any]:
             "sampled_truncated_frac": mean_of(
                 r.completion.finish_reason == "length" for v in verdicts for r in v.sampled
             ),
+            "sampled_reward_mean": mean_of(r.score.reward for r in sampled),
             "sampled_format_frac": mean_of(r.score.format_ok for r in sampled),
             "pass_at_k": {str(k): mean_of(pass_at_k(num_samples, v.num_correct, k) for v in verdicts) for k in powers},
             "maj_at_k": {str(num_samples): mean_of(v.majority for v in verdicts)},

@@ -1,65 +1,34 @@
 """The loop, top to bottom: tasks -> rollout -> scoring -> targets -> update -> record."""
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
-from algorithms.core import Algorithm, Scored
+from algorithms.core import Algorithm
 from bench.batch import pad_columns, scored, sequences
-from bench.config import RunConfig
+from bench.gather import gather
 from bench.ground.budget import Budget
 from bench.ground.words import COUNTERS, FLOPS, STEP_PHASES
-from bench.meter import Meter, Phase
-from bench.metrics import advantage_metrics, batch_metrics, behaviour_metrics, critic_metrics, rollout_metrics
+from bench.meter import Phase
+from bench.metrics import (
+    advantage_metrics,
+    batch_metrics,
+    behaviour_metrics,
+    critic_metrics,
+    rollout_metrics,
+    selection_metrics,
+)
+from bench.parts import Parts, State
 from bench.proof import agree
-from bench.ranks import ALONE, Ranks
 from bench.rates import schedule
-from bench.reward import Route, routed
-from bench.rollout import ProblemStream, Rollout, RolloutEngine, count_occurrences, generate, score
-from bench.sync import Snapshot, hand_over, renewal
+from bench.rollout import Rollout
+from bench.sync import hand_over, renewal
 from bench.train import Learner, Update
-from bench.trainer import TrainEngine
 from bench.work import Held, Work, memory_row, scoring_work
-from tasks.core import Problem, Task
 
 # raised when the loop, the trainer or a metric begins to compute something else: goldens are stored under it
 LOOP_VERSION = 2  # 2: a problem drawn again in a step is a group of its own, with samples of its own
-
-
-class NoSignalError(Exception):
-    """The algorithm kept no group within its rounds: there is nothing to learn from."""
-
-
-@dataclass(kw_only=True)
-class State:
-    """All of the loop that changes from step to step, beside the engine's own state. A checkpoint holds it."""
-
-    algorithm: Algorithm
-    step: int = 0
-    position: int = 0  # in the prompt stream
-    counters: dict[str, float]  # what is not counted has no key
-    past: list[Snapshot] = field(default_factory=list[Snapshot])  # weights yet to generate from, where rollouts lag
-
-    def count(self, amounts: Mapping[str, float]) -> None:
-        """Add to the counters."""
-        for name, amount in amounts.items():
-            self.counters[name] += amount
-
-
-@dataclass(frozen=True, kw_only=True)
-class Parts:
-    """What a run is made of."""
-
-    config: RunConfig
-    task: Task
-    problems: Sequence[Problem]
-    sampler: RolloutEngine
-    trainer: TrainEngine
-    meter: Meter
-    work: Work
-    rewards: Sequence[Route] = ()
-    ranks: Ranks = ALONE
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -124,6 +93,7 @@ def one_step(parts: Parts, state: State, progress: float) -> Step:
     row = {"step": state.step} | rollout_metrics(rollouts, algorithm.group_size) | batch_metrics(batch, kept)
     row["reward/shaped_frac"] = float((scores.rewards != plain.rewards).float().mean())
     row["data/discarded_signal_frac"] = (gathered.num_kept - len(kept)) / len(rollouts)
+    row |= selection_metrics(rollouts, kept)
     row |= behaviour_metrics(config.task, rollouts) | advantage_metrics(batch, targets)
     row |= critic_metrics(batch, targets) | renewed | updated
     done = parts.work.step(
@@ -186,67 +156,3 @@ def held(parts: Parts) -> Held:
     if parts.rewards:
         roles["reward_model"] = sum(route.engine.memory() for route in parts.rewards)
     return Held(roles=roles, asleep=sampler.weights_bytes + sampler.cache_bytes - sampler.resting_bytes)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Gathered:
-    """One step's rollouts."""
-
-    everything: Sequence[Rollout]  # that was generated
-    kept: Sequence[Rollout]  # of it, what is trained on
-    num_kept: int  # completions that the algorithm kept; more than are trained on where a round brought a surplus
-
-
-def gather(parts: Parts, state: State) -> Gathered:
-    """One step's rollouts, by as many rounds as fill the batch with groups that the algorithm keeps.
-
-    Each rank generates and scores its share of the prompts, and all hold them all, in one order.
-
-    Raises:
-        NoSignalError: no group was kept in any round.
-    """
-    config, algorithm = parts.config, state.algorithm
-    whole = config.samples_per_step // algorithm.group_size
-    stream = ProblemStream(parts.problems, config.seed, state.position)
-    everything: list[Rollout] = []
-    kept: list[Rollout] = []
-    for turn in range(algorithm.max_rounds):
-        size, missing = algorithm.group_size, whole - len(kept) // algorithm.group_size
-        count = algorithm.prompts_to_ask(whole, missing, len(kept) / len(everything)) if turn else whole
-        rollouts = generated(parts, state, stream, count)
-        keep = algorithm.keep_group(scored(rollouts, config.sampling.generation_budget)).tolist()
-        everything += rollouts
-        kept += [r for r, wanted in zip(rollouts, keep, strict=True) if wanted]
-        if len(kept) >= whole * size:
-            break
-    state.position = stream.position
-    if not kept:
-        raise NoSignalError(no_signal(scored(everything, config.sampling.generation_budget), algorithm.max_rounds))
-    return Gathered(everything=everything, kept=kept[: config.samples_per_step], num_kept=len(kept))
-
-
-def generated(parts: Parts, state: State, stream: ProblemStream, num_prompts: int) -> list[Rollout]:
-    """One round: the next prompts' completions with their verdicts, groups adjacent."""
-    config, size = parts.config, state.algorithm.group_size
-    seed = (config.seed, "rollout", stream.position)
-    with parts.meter.phase("rollout"):
-        problems = stream.take(num_prompts)
-        mine, times = parts.ranks.share(problems), parts.ranks.share(count_occurrences(problems, stream.seen))
-        sampled = generate(parts.sampler, mine, size, config.sampling, seed, times)
-        parts.ranks.meet()  # so that the phase takes as long as its slowest rank
-    with parts.meter.phase("score"):
-        judged = score(parts.task, sampled)
-    if parts.rewards:
-        with parts.meter.phase("reward_model"):
-            judged = routed(judged, parts.rewards)
-    with parts.meter.phase("score"):
-        groups = [judged[i : i + size] for i in range(0, len(judged), size)]
-        return [rollout for group in parts.ranks.collect(groups) for rollout in group]
-
-
-def no_signal(scores: Scored, rounds: int) -> str:
-    """Why no group was kept, in numbers."""
-    groups = [scores.correct[scores.group == g] for g in scores.group.unique()]
-    right = sum(bool(g.all()) for g in groups) / len(groups)
-    wrong = sum(not g.any() for g in groups) / len(groups)
-    return f"no group of mixed verdicts in {rounds} rounds: {right:.0%} of groups all right, {wrong:.0%} all wrong"

@@ -1,13 +1,14 @@
 """What a step's rows say, by one definition for every algorithm."""
 
+import statistics
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from algorithms import ops
+from algorithms import credit, ops
 from algorithms.core import Batch, Targets, required
 from bench.batch import scored
 from bench.rollout import Rollout
@@ -15,6 +16,7 @@ from tasks.behaviours import BEHAVIOURS, Exact, observed
 from tasks.core import Task
 
 Row = dict[str, Any]
+MIN_GROUPS = 2  # on either side, for a spread
 UNREAD = ("no-answer", "unparseable")  # errors of a completion in which no answer could be read
 
 
@@ -46,12 +48,61 @@ def rollout_metrics(rollouts: Sequence[Rollout], group_size: int) -> Row:
     if group_size > 1:
         rate = ops.group_mean(correct, scores.group)
         row |= {
+            "reward/informative_frac": float(((rate > 0) & (rate < 1)).float().mean()),
+            "reward/informative_predicted_frac": informative(float(correct.mean()), group_size),
+            "reward/distinct_correct": distinct_correct(rollouts),
             "reward/solve_frac": float((rate > 0).float().mean()),
             "reward/frac_all_correct_groups": float((rate == 1).float().mean()),
             "reward/frac_all_wrong_groups": float((rate == 0).float().mean()),
             "reward/frac_zero_std_groups": float((ops.spread(rewards, scores.group, "population") == 0).float().mean()),
         }
     return row
+
+
+def informative(rate: float, group_size: int) -> float:
+    """Share of groups with right and wrong completions where all prompts are right at one rate: 1 - p^G - (1-p)^G."""
+    return 1 - rate**group_size - (1 - rate) ** group_size
+
+
+def distinct_correct(rollouts: Sequence[Rollout]) -> float | None:
+    """Different right completions of a group, by their text, mean over the groups that have one."""
+    found: dict[tuple[str, int], set[str]] = {}
+    for r in rollouts:
+        if r.score.correct:
+            found.setdefault((r.problem.id, r.occurrence), set()).add(r.completion.text)
+    return mean_of(len(texts) for texts in found.values())
+
+
+def selection_metrics(generated: Sequence[Rollout], trained: Sequence[Rollout]) -> Row:
+    """What is trained on against what was generated, where a method leaves groups out: the shift in lengths and in
+    right answers, each with its z score over groups; absent where all of them are trained on.
+    """
+    kept = {(r.problem.id, r.occurrence) for r in trained}
+    groups: dict[tuple[str, int], list[Rollout]] = {}
+    for r in generated:
+        groups.setdefault((r.problem.id, r.occurrence), []).append(r)
+    if len(kept) == len(groups):
+        return {}
+    row: Row = {}
+    measures: dict[str, Callable[[Rollout], float]] = {
+        "length": lambda r: len(r.completion.token_ids),
+        "correct": lambda r: r.score.correct,
+    }
+    for name, measure in measures.items():
+        means = {key: sum(map(measure, group)) / len(group) for key, group in groups.items()}
+        inside = [mean for key, mean in means.items() if key in kept]
+        outside = [mean for key, mean in means.items() if key not in kept]
+        row[f"selection/{name}_shift"] = sum(inside) / len(inside) - sum(means.values()) / len(means)
+        row[f"selection/{name}_z"] = z_score(inside, outside)
+    return row
+
+
+def z_score(first: Sequence[float], second: Sequence[float]) -> float | None:
+    """Difference of two means over its standard error (Welch's); None where it has none."""
+    if min(len(first), len(second)) < MIN_GROUPS:
+        return None
+    squared = statistics.variance(first) / len(first) + statistics.variance(second) / len(second)
+    return (statistics.fmean(first) - statistics.fmean(second)) / squared**0.5 if squared > 0 else None
 
 
 def reward_parts(rollouts: Sequence[Rollout]) -> Row:
@@ -123,6 +174,7 @@ def critic_metrics(batch: Batch, targets: Targets) -> Row:
         return {}
     return error_by_position(batch) | {
         "critic/explained_variance": explained_variance(batch, targets),
+        "critic/explained_beyond_position": explained_beyond_position(batch, targets),
         "critic/value_mean": token_mean(batch.values, batch.mask),
         "critic/return_mean": token_mean(targets.returns, batch.mask),
     }
@@ -131,9 +183,9 @@ def critic_metrics(batch: Batch, targets: Targets) -> Row:
 def error_by_position(batch: Batch) -> Row:
     """Mean |value - Monte-Carlo return| by tenths of the completion: `critic/error_at/0.1` is its first tenth.
 
-    The return is the trained reward at the end, undiscounted, without what a KL in the reward costs.
+    The return is the trained reward that is still to come, undiscounted, without what a KL in the reward costs.
     """
-    errors = (required(batch.values) - batch.rewards[:, None]).abs()
+    errors = (required(batch.values) - to_go(batch)).abs()
     steps = torch.arange(batch.mask.shape[1])
     tenth = (10 * steps / batch.lengths[:, None]).long()  # (B, T)
     row: Row = {}
@@ -142,6 +194,22 @@ def error_by_position(batch: Batch) -> Row:
         if here.any():
             row[f"critic/error_at/{(i + 1) / 10}"] = token_mean(errors, here)
     return row
+
+
+def to_go(batch: Batch) -> Tensor:
+    """(B, T) the reward from each token on."""
+    return credit.paid(batch.rewards, batch.token_rewards, batch.mask).flip(1).cumsum(1).flip(1)
+
+
+def explained_beyond_position(batch: Batch, targets: Targets) -> float | None:
+    """1 - mean squared error over that of the mean return at each position: what a critic knows beside the place.
+
+    Negative where the place alone tells more. None where positions explain all there is.
+    """
+    returns, values, mask = required(targets.returns), required(batch.values), batch.mask
+    at_position = (returns * mask).sum(0) / mask.sum(0).clamp(min=1)
+    left = float(((returns - at_position)[mask] ** 2).sum())
+    return 1 - float(((returns - values)[mask] ** 2).sum()) / left if left > 0 else None
 
 
 def token_mean(x: Tensor, mask: Tensor) -> float:

@@ -28,8 +28,9 @@ class RewardedTask:
         return self.task.problems(split)
 
     def score(self, problem: Problem, completion: str) -> Score:
-        """The task's verdict with the reward replaced."""
-        return replace(self.task.score(problem, completion), reward=float(self.reward(problem, completion)))
+        """The task's verdict with the reward replaced, which is paid at the end."""
+        verdict = self.task.score(problem, completion)
+        return replace(verdict, reward=float(self.reward(problem, completion)), earned=())
 
 
 class RewardEngine(Protocol):
@@ -81,13 +82,20 @@ def routed(rollouts: Sequence[Rollout], routes: Sequence[Route]) -> list[Rollout
 
 
 def rewarded(rollouts: Sequence[Rollout], route: Route) -> list[Rollout]:
-    """The rollouts, their reward a weighted sum of the task's and the model's."""
+    """The rollouts, their reward a weighted sum of the task's and the model's.
+
+    The task's part is paid where the task pays it, the model's at the end.
+    """
     scores = route.engine.score([route.read(rollout) for rollout in rollouts])
     config = route.config
     mixed: list[Rollout] = []
     for rollout, raw in zip(rollouts, scores.tolist(), strict=True):
         rules = rollout.score.reward
-        reward = config.rules_weight * rules + config.weight * (raw - config.mean) / config.std
-        verdict = replace(rollout.score, reward=reward)
+        learned = config.weight * (raw - config.mean) / config.std
+        reward = config.rules_weight * rules + learned
+        earned = tuple((end, config.rules_weight * amount) for end, amount in rollout.score.earned)
+        if earned:
+            earned = (*earned, (len(rollout.completion.text), learned))
+        verdict = replace(rollout.score, reward=reward, earned=earned)
         mixed.append(replace(rollout, score=verdict, rules_reward=rules, model_reward=raw))
     return mixed

@@ -44,6 +44,7 @@ class Rollout(Sample):
     score: Score
     rules_reward: float | None = None  # the task's own, and the learned model's: where the score's reward mixes them
     model_reward: float | None = None
+    paid_at: tuple[int, ...] = ()  # the token that each part of `score.earned` is paid at
 
 
 class EngineError(Exception):
@@ -66,6 +67,10 @@ class RolloutEngine(Protocol):
 
     def encode(self, prompt: str) -> list[int]:
         """Token ids of a user message in the model's chat template."""
+        ...
+
+    def decode(self, token_ids: Sequence[int]) -> str:
+        """The text of generated tokens."""
         ...
 
     def generate(

@@ -14,6 +14,7 @@ from algorithms.core import Algorithm
 from algorithms.policy_gradient import ClippedPolicyGradient, PolicyGradient
 from tests.faults.listed import RESULTS, load
 from tests.invariants.table import LISTED, PROPERTIES
+from tests.oracles.agreement import WITHOUT
 
 HERE = Path(__file__).parent
 TESTS = HERE.parent / "tests"
@@ -152,7 +153,10 @@ def agreement() -> str:
         "constants (eps, dual clip) set to theirs: `make oracles`. A dash: the peer has no such method. Of `rloo` the\n"
         "advantages are compared; no peer has the unclipped token ratio.\n\n"
     )
-    return "## Agreement with other implementations\n\n" + note + table(["method", *PEERS.values()], rows)
+    without = table(["without a peer", "why"], [[f"`{name}`", why] for name, why in WITHOUT.items()])
+    return (
+        "## Agreement with other implementations\n\n" + note + table(["method", *PEERS.values()], rows) + "\n" + without
+    )
 
 
 def differences() -> str:

@@ -1,5 +1,6 @@
 """Verifiable tasks. Adding one: write one file, add one line here."""
 
+from tasks.chain import Chain
 from tasks.competition_math import CompetitionMath
 from tasks.core import Task
 from tasks.countdown import Countdown
@@ -15,6 +16,7 @@ TASKS: dict[str, type[Task]] = {
     "countdown": Countdown,
     "logic": Logic,
     "code": Programming,
+    "chain": Chain,
     "helpful": Helpful,
     "mixed": Mixed,
 }

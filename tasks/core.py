@@ -36,6 +36,9 @@ class Score:
     language: float | None = None  # share of the thought's words that are of the question's language; None: no words
     gold: float | None = None  # what it is worth by a known rule that is not trained on; None: no such rule
     rule: str | None = None  # which rule decided: "box", "marker", "last-number", ...
+    earned: tuple[tuple[int, float], ...] = ()
+    """Parts of the reward where they were earned, in order: each at the end, in characters of the completion, of the
+    step that it judges, one that earned nothing with 0. They add up to `reward`. Empty: all at the end."""
 
 
 @runtime_checkable
@@ -44,6 +47,14 @@ class Task(Protocol):
 
     def problems(self, split: Split) -> Sequence[Problem]: ...
     def score(self, problem: Problem, completion: str) -> Score: ...
+
+
+@runtime_checkable
+class PaysOnTheWay(Protocol):
+    """A task that can say where in a completion its reward is earned, in `Score.earned`, and whether it does so."""
+
+    @property
+    def pays_as_earned(self) -> bool: ...
 
 
 @runtime_checkable

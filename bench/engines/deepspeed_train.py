@@ -177,7 +177,12 @@ def initialise(
 ) -> Any:  # noqa: ANN401 - deepspeed has no types
     """A DeepSpeed engine whose optimizer is torch's AdamW: the same arithmetic as in plain torch."""
     deepspeed = imported(device)
-    settings: dict[str, Any] = {"lr": 0.0, "betas": optimizer.betas, "weight_decay": optimizer.weight_decay}
+    settings: dict[str, Any] = {
+        "lr": 0.0,
+        "betas": optimizer.betas,
+        "eps": optimizer.eps,
+        "weight_decay": optimizer.weight_decay,
+    }
     if where.zero_stage:
         adamw = torch.optim.AdamW(network.parameters(), **settings, fused=True)
     else:

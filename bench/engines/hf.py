@@ -69,6 +69,10 @@ class HFRollout:
         """Token ids of a user message in the chat template."""
         return encode_prompt(self.tokenizer, prompt)
 
+    def decode(self, token_ids: Sequence[int]) -> str:
+        """The text of generated tokens."""
+        return str(self.tokenizer.decode(list(token_ids), skip_special_tokens=False))
+
     def load_weights(self, weights: Iterator[tuple[str, Tensor]]) -> None:
         """Copy what is not already the same storage."""
         own = dict(self.model.named_parameters())

@@ -35,7 +35,12 @@ class TorchEngine(Networks):
         self._gradients: dict[Role, int] = {}
         self.optimizers: dict[Role, torch.optim.Optimizer] = {
             role: torch.optim.AdamW(
-                trained(module), lr=0.0, betas=optimizer.betas, weight_decay=optimizer.weight_decay, fused=True
+                trained(module),
+                lr=0.0,
+                betas=optimizer.betas,
+                eps=optimizer.eps,
+                weight_decay=optimizer.weight_decay,
+                fused=True,
             )
             for role, module in self.modules.items()
         }

@@ -72,6 +72,10 @@ class VLLMRollout:
         """Token ids of a user message in the chat template."""
         return encode_prompt(self.tokenizer, prompt)
 
+    def decode(self, token_ids: Sequence[int]) -> str:
+        """The text of generated tokens."""
+        return str(self.tokenizer.decode(list(token_ids), skip_special_tokens=False))
+
     def load_weights(self, weights: Iterator[tuple[str, Tensor]]) -> None:
         """Hand the weights over by files in shared memory, a bucket at a time: one way for any device and any split."""
         self.remote.call("wake")

@@ -1,6 +1,7 @@
 """Formulas on a stored batch, of plain arithmetic and torch alone."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -13,19 +14,40 @@ ORDERS = {"": [0, 1, 2, 3], "interleaved ": [2, 0, 3, 1]}
 
 
 def formulas(method: Algorithm) -> Iterator[tuple[str, float]]:
-    """Loss, gradient in the logits (4, 3, 3), and metrics, on the stored batch in both orders."""
+    """Loss, gradient in the logits (4, 3, 3), and metrics, on the stored batch in both orders.
+
+    A method that reads rewards at positions is tried on a batch that has such, too.
+    """
+    batch, tokens = stored_batch()
+    logits = 0.5 * wave(4, 3, 3, phase=3.0)
     for prefix, order in ORDERS.items():
         rows = torch.tensor(order)
-        stored, stored_tokens = stored_batch()
-        batch, tokens = stored[rows], stored_tokens[rows]
-        targets = method.targets(batch)
-        logits = (0.5 * wave(4, 3, 3, phase=3.0))[rows].requires_grad_()
-        out = method.policy_loss(from_logits(logits, tokens, batch.mask), batch, targets)
-        loss = reduced(method, out.loss, batch, targets)
-        (gradient,) = torch.autograd.grad(loss, logits)
-        yield f"{prefix}loss", loss.item()
-        yield from ((f"{prefix}gradient/{i}", value) for i, value in enumerate(gradient.flatten().tolist()))
-        yield from ((f"{prefix}{name}", float((value * batch.mask).sum())) for name, value in out.metrics.items())
+        yield from numbers(method, batch[rows], tokens[rows], logits[rows], prefix)
+    if method.reads_token_rewards:
+        yield from numbers(method, paid_on_the_way(batch), tokens, logits, "paid on the way ")
+
+
+def numbers(
+    method: Algorithm, batch: Batch, tokens: Tensor, logits: Tensor, prefix: str
+) -> Iterator[tuple[str, float]]:
+    """Of one batch, whose policy the logits are: (B, T, V)."""
+    targets = method.targets(batch)
+    logits = logits.clone().requires_grad_()
+    out = method.policy_loss(from_logits(logits, tokens, batch.mask), batch, targets)
+    loss = reduced(method, out.loss, batch, targets)
+    (gradient,) = torch.autograd.grad(loss, logits)
+    yield f"{prefix}loss", loss.item()
+    yield from ((f"{prefix}gradient/{i}", value) for i, value in enumerate(gradient.flatten().tolist()))
+    yield from ((f"{prefix}{name}", float((value * batch.mask).sum())) for name, value in out.metrics.items())
+
+
+def paid_on_the_way(batch: Batch) -> Batch:
+    """The stored batch with a first step of one token, which earned a quarter of the reward and a bit."""
+    first = 0.25 * batch.rewards + torch.tensor([0.1, 0.0, 0.2, -0.1], dtype=torch.float64)
+    token_rewards = ops.at_last_token(batch.rewards - first, batch.mask)
+    token_rewards[:, 0] += first
+    steps = (torch.arange(3) > 0).long().expand(4, 3)
+    return replace(batch, token_rewards=token_rewards, steps=steps)
 
 
 def reduced(method: Algorithm, loss: Tensor, batch: Batch, targets: Targets) -> Tensor:

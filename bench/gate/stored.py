@@ -89,6 +89,10 @@ class StoredRollouts:
         p = int(prompt)
         return [p, *((5 * p + 3 * i + 2) % VOCAB for i in range(1 + p % 4))]
 
+    def decode(self, token_ids: Sequence[int]) -> str:
+        """Stored texts are not of their tokens: no stored task pays within one."""
+        return "".join(chr(97 + i) for i in token_ids)
+
     def generate(
         self, prompts: Sequence[list[int]], seeds: Sequence[Sequence[int]], sampling: Sampling
     ) -> list[list[Completion]]:

@@ -33,6 +33,9 @@ METRICS = _table(
     reward/gold_by_kind/* | reward | completion | What an answer is worth by a known rule that is not trained on.
     reward/correct_frac | share | completion | Completions judged right, whatever the reward mixes in.
     reward/shaped_frac | share | completion | Completions trained on whose reward the algorithm changed (an overlong punishment).
+    reward/informative_frac | share | prompt | Groups with right and with wrong completions. Group methods only.
+    reward/informative_predicted_frac | share | prompt | The same if all prompts were right at the step's one rate p: 1 - p^G - (1-p)^G; less is measured where prompts differ in difficulty.
+    reward/distinct_correct | completions | prompt | Different right completions of a group, by their text, over groups that have one.
     reward/solve_frac | share | prompt | Prompts with at least one right completion. Group methods only.
     reward/frac_all_correct_groups | share | prompt | Groups whose every completion is right.
     reward/frac_all_wrong_groups | share | prompt | Groups without a right completion.
@@ -67,6 +70,7 @@ METRICS = _table(
     actor/ratio | ratio | token | pi / pi_old, as the method defines it.
     actor/clip_frac | share | token | Tokens whose gradient the clip removed.
     actor/dual_clip_frac | share | token | Tokens on the dual clip's bound.
+    actor/dropped_frac | share | token | Tokens that a filter left without a gradient: the correction's mask, or SAO's on the ratio to the sampler.
     actor/kl | nats | token | k3 estimate of KL(pi_old, pi), mean over the step's updates.
     actor/kl_max | nats | step | The largest of any update.
     actor/kl_ref | nats | token | k3 estimate of KL(pi, reference). Absent where no reference is held.
@@ -79,9 +83,10 @@ METRICS = _table(
     critic/grad_norm | norm | update | Before clipping.
     critic/grad_norm_max | norm | step | The largest of any update.
     critic/explained_variance | 1 | token | 1 - Var(return - value) / Var(return), before the update.
+    critic/explained_beyond_position | 1 | token | 1 - squared error of the value over that of the mean return at each position, before the update; negative where the position alone tells more.
     critic/value_mean | reward | token | Before the update.
     critic/return_mean | reward | token | The regression target.
-    critic/error_at/* | reward | token | Mean absolute difference of value and the completion's reward, by tenths of the completion.
+    critic/error_at/* | reward | token | Mean absolute difference of value and the reward still to come, by tenths of the completion.
     time/sync_s | s | step | Handing the weights to the sampler.
     time/rollout_s | s | step | Generation, all rounds.
     time/score_s | s | step | Verdicts.
@@ -119,6 +124,10 @@ METRICS = _table(
     data/samples_trained | completions | cumulative | Those trained on, each once.
     data/tokens_generated | tokens | cumulative | Those of dropped groups included.
     data/tokens_trained | tokens | cumulative | Those of completions trained on.
+    selection/length_shift | tokens | prompt | Mean length of the groups trained on less that of all generated. Absent where all are trained on.
+    selection/length_z | 1 | step | Welch's z of lengths, trained-on groups against those left out.
+    selection/correct_shift | share | prompt | Share of right completions in the groups trained on less that of all generated.
+    selection/correct_z | 1 | step | Welch's z of right completions, trained-on groups against those left out.
     data/discarded_signal_frac | share | completion | Completions generated in the step whose group the algorithm kept, and which the batch had no room for.
     data/updates | updates | cumulative | Policy updates.
     cost/flops | operations | cumulative | Counted work, formulas in bench/models/flops.py; critic, reference, reward model and dropped groups included.

@@ -34,10 +34,14 @@ def share_of(column: str) -> Callable[[Arm], float | None]:
 
 Measure = tuple[Callable[[Arm], float | None], float]  # and the value below which the mechanism is idle
 CLIPPED: Measure = (share_of("mean:actor/clip_frac"), IDLE)
+DROPPED: Measure = (share_of("mean:actor/dropped_frac"), IDLE)
 MECHANISMS: Mapping[str, Measure] = {
     "algo.clip_ratio": CLIPPED,
     "algo.clip_ratio_high": CLIPPED,
     "algo.ratio_cap": CLIPPED,
+    "algo.correction_floor": DROPPED,
+    "algo.filter_low": DROPPED,
+    "algo.filter_high": DROPPED,
     "algo.dual_clip": (share_of("mean:actor/dual_clip_frac"), IDLE),
     "algo.aggregation": (length_spread, ALIKE),
     "algo.dynamic_sampling": (discarded, IDLE),
@@ -55,6 +59,7 @@ def activity(comparisons: Sequence[Comparison]) -> Table:
             "setting": text(comparison.label),
             "arm": text(arm.name),
             "tokens clipped": percent(arm.share("mean:actor/clip_frac")),
+            "tokens dropped": percent(arm.share("mean:actor/dropped_frac")),
             "dual clip": percent(arm.share("mean:actor/dual_clip_frac")),
             "KL of an update": quantity(arm.mean("max:actor/kl")),
             "spread of lengths": percent(length_spread(arm)),

@@ -18,6 +18,8 @@ Row = Mapping[str, Any]
 SHOWN: tuple[tuple[str, str, str], ...] = (  # label, metric, format
     ("reward", "reward/mean", ".3f"),
     ("correct", "reward/correct_frac", ".1%"),
+    ("signal", "reward/informative_frac", ".0%"),
+    ("predicted", "reward/informative_predicted_frac", ".0%"),
     ("format", "completion/format_frac", ".1%"),
     ("length", "completion/length_mean", ".1f"),
     ("kl", "actor/kl", ".4f"),

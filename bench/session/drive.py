@@ -7,10 +7,11 @@ from typing import Any, cast
 from torch import Tensor
 
 from bench.evaluate import describe, judge, problem_rows, summarise
+from bench.gather import NoSignalError
 from bench.ground.errors import lacks_room
 from bench.ground.sums import SUMS, seal, verify
 from bench.ground.tree import Tree
-from bench.loop import NoSignalError, State, train, used
+from bench.loop import State, train, used
 from bench.meter import is_out_of_memory
 from bench.models.load import load_model, weights_for
 from bench.planner.remedy import advice

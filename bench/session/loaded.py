@@ -23,7 +23,7 @@ from bench.settings.flags import Chosen
 from bench.settings.plugins import imported
 from bench.settings.resolve import is_embedded
 from bench.work import Work, measured_peak
-from tasks.core import DataError, Problem, Split, Task
+from tasks.core import DataError, PaysOnTheWay, Problem, Split, Task
 
 
 def arm_name(chosen: Chosen) -> str:
@@ -129,6 +129,9 @@ class Loaded:
             f"{algo.group_size} a step, {algo.num_epochs * algo.num_minibatches} updates, lr {config.optimizer.lr:g}; "
             f"models in memory: {', '.join(models)}"
         )
+        if isinstance(config.task, PaysOnTheWay) and config.task.pays_as_earned and config.reward is None:
+            taken = "where it is earned" if algo.reads_token_rewards else "as one sum a completion"
+            say(f"reward   paid as it is earned; {self.chosen.algo_name} takes it {taken}")
         say(f"budget   {config.budget}, seed {config.seed}")
 
     def provenance(self) -> Tree:

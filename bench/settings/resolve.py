@@ -43,7 +43,7 @@ def resolve(chosen: Chosen, processes: int = 1) -> Chosen:
             train="deepspeed" if processes > 1 else hardware.train_engine,
             zero=default_stage(config, hardware),
         ),
-        sampling=given_or(config.sampling, max_new_tokens=defaults.max_new_tokens),
+        sampling=given_or(config.sampling, max_new_tokens=answer_budget(config)),
         optimizer=given_or(config.optimizer, lr=defaults.lr),
         critic=given_or(config.critic, lr=defaults.critic_lr),
         lora=settings_for(config.model, config.lora),
@@ -63,6 +63,12 @@ def given_or(settings: Any, **defaults: Any) -> Any:  # noqa: ANN401 - any part 
 def model_defaults(model: str) -> ModelDefaults:
     """What None stands for in the settings that depend on the model."""
     return OURS if is_embedded(model) else OTHERS
+
+
+def answer_budget(config: RunConfig) -> int:
+    """What None stands for in `max_new_tokens`: what a task says that its embedded model needs, else the model's."""
+    own = getattr(config.task, "longest_answer", None) if is_embedded(config.model) else None
+    return model_defaults(config.model).max_new_tokens if own is None else own
 
 
 def default_stage(config: RunConfig, hardware: Preset) -> Literal[0, 1, 2, 3]:
@@ -119,21 +125,8 @@ def check(config: RunConfig) -> None:
         UserError: says which, and what would do.
     """
     _, group = config.parsed_budget, config.algo.group_size  # the first refuses what cannot be read
-    positive = {
-        "samples-per-step": config.samples_per_step,
-        "sampling.max-new-tokens": config.sampling.generation_budget,
-        "sampling.temperature": config.sampling.temperature,
-        "sampling.top-p": config.sampling.top_p,
-        "engine.micro-batch-tokens": config.engine.tokens_at_once,
-        "engine.rollout-batch-size": config.engine.rollout_batch_size,
-        "engine.rollout-memory": config.engine.rollout_memory,
-        "engine.tensor-parallel": config.engine.tensor_parallel,
-        "checkpoint-every": config.checkpoint_every,
-        "critic.num-epochs": config.critic.num_epochs,
-        "critic.num-minibatches": config.critic.num_minibatches,
-    }
     near = group * max(1, round(config.samples_per_step / group))
-    rules = [(value <= 0, f"--{name} {value}: must be above 0") for name, value in positive.items()]
+    rules = [(value <= 0, f"--{name} {value}: must be above 0") for name, value in sizes(config).items()]
     rules += [(not math.isfinite(rate), f"--{name} {rate}: must be a number") for name, rate in rates(config).items()]
     rules += [
         (config.sampling.top_p > 1, f"--sampling.top-p {config.sampling.top_p}: must lie in (0, 1]"),
@@ -152,6 +145,24 @@ def check(config: RunConfig) -> None:
         ),
     ]
     refuse_first(rules)
+
+
+def sizes(config: RunConfig) -> dict[str, float]:
+    """Settings that must be above 0."""
+    return {
+        "samples-per-step": config.samples_per_step,
+        "sampling.max-new-tokens": config.sampling.generation_budget,
+        "sampling.temperature": config.sampling.temperature,
+        "sampling.top-p": config.sampling.top_p,
+        "engine.micro-batch-tokens": config.engine.tokens_at_once,
+        "engine.rollout-batch-size": config.engine.rollout_batch_size,
+        "optimizer.eps": config.optimizer.eps,
+        "engine.rollout-memory": config.engine.rollout_memory,
+        "engine.tensor-parallel": config.engine.tensor_parallel,
+        "checkpoint-every": config.checkpoint_every,
+        "critic.num-epochs": config.critic.num_epochs,
+        "critic.num-minibatches": config.critic.num_minibatches,
+    }
 
 
 def rates(config: RunConfig) -> dict[str, float]:

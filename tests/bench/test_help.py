@@ -13,6 +13,7 @@ from algorithms import ALGORITHMS
 from bench import cli
 from bench.config import RunConfig
 from bench.gate.config import CheckConfig
+from bench.gradient.command import GradientConfig
 from bench.machine.config import DoctorConfig
 from bench.pipeline.cold_start import ColdStart
 from bench.pipeline.plans import R1
@@ -23,7 +24,18 @@ from bench.study.config import CompareConfig
 from docs.generate_algorithms import field_docs
 from tasks import TASKS
 
-COMMANDS = (RunConfig, CompareConfig, EvalCommand, ReportConfig, CheckConfig, PlanConfig, DoctorConfig, ColdStart, R1)
+COMMANDS = (
+    RunConfig,
+    CompareConfig,
+    EvalCommand,
+    ReportConfig,
+    CheckConfig,
+    PlanConfig,
+    DoctorConfig,
+    ColdStart,
+    R1,
+    GradientConfig,
+)
 CHOSEN = ("algo", "task")  # what `run` chooses by name: its own fields are the flags
 LEANING = re.compile(
     r"(Of|By|In|At|On|For|From|To|With|Than|As|Its|Their|It|They|Them|Such|Added|Subtracted|Multiplied|Divided"

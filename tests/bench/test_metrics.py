@@ -6,8 +6,15 @@ from dataclasses import replace
 import pytest
 import torch
 
-from algorithms.core import Batch
-from bench.metrics import behaviour_metrics, error_by_position, rollout_metrics
+from algorithms.core import Batch, Targets
+from bench.metrics import (
+    behaviour_metrics,
+    error_by_position,
+    explained_beyond_position,
+    informative,
+    rollout_metrics,
+    selection_metrics,
+)
 from bench.rollout import Rollout
 from bench.work import Work
 from tasks.core import Problem, RewardWeights
@@ -128,3 +135,43 @@ def test_where_none_is_right_there_is_no_figure_of_right_ones() -> None:
     assert found["behaviour/exact"] == 0
     assert [name for name in found if "right" in name] == []
     assert found["behaviour/wrong/verification"] == 0
+
+
+def test_signal_as_predicted_and_as_measured() -> None:
+    """One of four right: at p = 1/4 a group of two is mixed with 1 - 1/16 - 9/16; here one of two groups is."""
+    rows = [rollout("a", correct=True), rollout("a"), rollout("b"), rollout("b")]
+    found = rollout_metrics(rows, 2)
+    assert found["reward/informative_predicted_frac"] == pytest.approx(6 / 16) == pytest.approx(informative(0.25, 2))
+    assert found["reward/informative_frac"] == pytest.approx(1 / 2)
+    assert found["reward/distinct_correct"] == 1
+
+
+def test_what_is_trained_on_may_be_a_selection() -> None:
+    """Groups of lengths 2, 4, 6 and 8 are generated, the first two trained on: 3 of a mean of 5, t = -4 / sqrt 2."""
+    lengths = {"a": 2, "b": 4, "c": 6, "d": 8}
+    rows = [rollout(name, tokens=(3,) * n, correct=name == "a") for name, n in lengths.items()]
+    found = selection_metrics(rows, rows[:2])
+    assert found["selection/length_shift"] == pytest.approx(-2)
+    assert found["selection/length_z"] == pytest.approx(-4 / 2**0.5)
+    assert found["selection/correct_shift"] == pytest.approx(0.25)
+    assert selection_metrics(rows, rows) == {}
+
+
+@pytest.mark.parametrize(("values", "explained"), [([[1.0, 0.0], [2.0, 1.0]], 0.8), ([[0.5, 0], [2.5, 1]], 1.0)])
+def test_what_a_critic_knows_beside_the_position(values: list[list[float]], explained: float) -> None:
+    """Returns .5 and 2.5, then 0 and 1: means by position 1.5 and .5 leave 2 + .5; values .5 off at two leave .5."""
+    returns = torch.tensor([[0.5, 0.0], [2.5, 1.0]])
+    batch = Batch(
+        rewards=torch.zeros(2),
+        correct=torch.zeros(2, dtype=torch.bool),
+        group=torch.tensor([0, 1]),
+        truncated=torch.zeros(2, dtype=torch.bool),
+        lengths=torch.tensor([2, 2]),
+        max_new_tokens=2,
+        mask=torch.ones(2, 2, dtype=torch.bool),
+        old_logprobs=torch.zeros(2, 2),
+        rollout_logprobs=torch.zeros(2, 2),
+        values=torch.tensor(values),
+    )
+    targets = Targets(advantages=torch.zeros(2, 2), returns=returns)
+    assert explained_beyond_position(batch, targets) == pytest.approx(explained)

@@ -13,29 +13,31 @@ from algorithms.core import Batch
 from tests.algorithms.support import make_batch, moved, plain, policy_gradient
 
 GROUPED = frozenset({"grpo", "dr_grpo", "dapo", "rloo", "gspo", "cispo"})
-LISTED = GROUPED | {"ppo", "reinforce_pp", "reinforce_pp_baseline", "vapo"}
+LISTED = GROUPED | {"step_grpo", "sao", "raft", "ppo", "reinforce_pp", "reinforce_pp_baseline", "vapo"}
 
 PROPERTIES: dict[str, tuple[str, frozenset[str]]] = {
-    "silent_group": ("an all-equal group gives no gradient", GROUPED),
+    "silent_group": ("an all-equal group gives no gradient", GROUPED | {"step_grpo"}),
     "shift": (
         "adding a constant to every reward changes nothing",
-        GROUPED | {"ppo", "reinforce_pp", "reinforce_pp_baseline"},
+        GROUPED | {"step_grpo", "raft", "ppo", "reinforce_pp", "reinforce_pp_baseline"},
     ),
     "group_shift": (
         "adding a constant to one group's rewards changes nothing",
-        GROUPED | {"reinforce_pp_baseline"},
+        GROUPED | {"step_grpo", "raft", "reinforce_pp_baseline"},
     ),
     "scale": (
         "multiplying the rewards changes nothing",
-        frozenset({"grpo", "dapo", "gspo", "cispo", "reinforce_pp", "reinforce_pp_baseline"}),
+        frozenset({"grpo", "dapo", "gspo", "cispo", "reinforce_pp", "reinforce_pp_baseline", "step_grpo", "raft"}),
     ),
-    "centred": ("the advantages of a group add up to 0", GROUPED),
-    "local": ("a group's advantages do not depend on the other groups", GROUPED),
+    "centred": ("the advantages of a group add up to 0", GROUPED | {"step_grpo"}),
+    "local": ("a group's advantages do not depend on the other groups", GROUPED | {"raft"}),
     "clip": (
         "a token far above the clip gets no gradient",
-        frozenset({"ppo", "grpo", "dr_grpo", "dapo", "reinforce_pp", "reinforce_pp_baseline", "gspo", "vapo"}),
+        frozenset(
+            {"ppo", "grpo", "dr_grpo", "dapo", "reinforce_pp", "reinforce_pp_baseline", "gspo", "vapo", "step_grpo"}
+        ),
     ),
-    "critic": ("needs a critic", frozenset({"ppo", "vapo"})),
+    "critic": ("needs a critic", frozenset({"ppo", "vapo", "sao"})),
 }
 
 REWARDS = [1.0, 0.0, 0.25, 0.5, 0.75, 0.0]

@@ -18,6 +18,10 @@ EVERY = pytest.mark.parametrize("name", list(ALGORITHMS))
 def lively(name: str) -> Algorithm:
     """The named method with every optional term switched on that it has."""
     settings = {"kl_coef": 0.1, "entropy_coef": 0.05, "correction": "token", "correction_cap": 1.05}
+    if name == "sao":  # which refuses a second one
+        del settings["correction"]
+    if name == "raft":  # its KL is in the loss or nowhere
+        settings["kl_place"] = "loss"
     return ALGORITHMS[name](**{k: v for k, v in settings.items() if k in {f.name for f in fields(ALGORITHMS[name])}})  # type: ignore[arg-type]
 
 
@@ -110,8 +114,9 @@ def test_an_empty_mask_gives_zero_and_no_gradient(name: str) -> None:
 
 @EVERY
 def test_the_first_gradient_is_reinforces(name: str) -> None:
-    """At the old policy the gradient in the log-probs is -A times the token's weight."""
+    """At the old policy, from which the tokens come, the gradient in the log-probs is -A times the token's weight."""
     batch = some_batch()
+    batch = replace(batch, rollout_logprobs=batch.old_logprobs)
     algorithm = plain(name)
     targets = algorithm.targets(batch)
     _, gradient = policy_gradient(algorithm, batch, batch.old_logprobs.clone().requires_grad_())
@@ -127,7 +132,7 @@ def test_a_better_reward_raises_the_log_probs(name: str) -> None:
     _, gradient = policy_gradient(plain(name), batch, batch.old_logprobs.clone().requires_grad_())
     good = batch.rewards == 1
     assert (gradient[good] < 0).all()
-    assert (gradient[~good] > 0).all()
+    assert (gradient[~good] > 0).all() or (name == "raft" and not gradient[~good].any())  # which has no worst
 
 
 @EVERY

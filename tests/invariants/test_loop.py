@@ -13,7 +13,8 @@ from algorithms.core import Algorithm, Batch, Targets
 from algorithms.dapo import DAPO
 from algorithms.grpo import GRPO
 from bench.config import EngineConfig, RunConfig, Sampling
-from bench.loop import NoSignalError, Parts, State, Step, at_start, one_step
+from bench.gather import NoSignalError
+from bench.loop import Parts, State, Step, at_start, one_step
 from bench.meter import Meter
 from bench.metrics import rollout_metrics
 from bench.rollout import Completion, ProblemStream, Rollout, count_occurrences, derive_seed
@@ -36,6 +37,9 @@ class Scripted:
 
     def encode(self, prompt: str) -> list[int]:
         return [3, 4]
+
+    def decode(self, token_ids: Sequence[int]) -> str:
+        return "".join(chr(97 + i) for i in token_ids)
 
     def generate(
         self, prompts: Sequence[list[int]], seeds: Sequence[Sequence[int]], sampling: Sampling

@@ -1,7 +1,7 @@
 # ruff: noqa: ANN401 - the peers are untyped
 """OpenRLHF 0.11.2. It whitens with n where we take n - 1, so advantages are compared before whitening."""
 
-from functools import cache
+from functools import cache, partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -161,6 +161,24 @@ def correction(seed: int) -> float:
     return compare(algorithm, loss, d)
 
 
+def bounded(seed: int, mode: str, level: str = "token") -> float:
+    """Both bounds: clamped to them, filtered by token, or whole completions by their geometric mean."""
+    d = draw(seed)
+    batch = d.batch
+    ours: dict[str, Any] = {
+        "correction": {"token": "token", "seq": "geometric"}[level],
+        "correction_mode": {"clip": "truncate", "mask": "mask"}[mode],
+        "correction_floor": 0.9,
+        "correction_cap": 1.1,
+    }
+    algorithm = PPO(**ours)
+    settings = {"is_correction_level": level, "is_correction_mode": mode, "is_correction_threshold": [0.9, 1.1]}
+    loss = loss_module().PolicyLoss(**settings)(
+        d.logprobs, batch.old_logprobs, algorithm.targets(batch).advantages, d.mask, batch.rollout_logprobs
+    )[0]
+    return compare(algorithm, loss, d)
+
+
 CASES = {
     "ppo": ppo,
     "grpo": grpo,
@@ -170,4 +188,7 @@ CASES = {
     "reinforce_pp_baseline": reinforce_pp_baseline,
     "gspo": gspo,
     "sampler correction": correction,
+    "correction with a floor": partial(bounded, mode="clip"),
+    "token filter": partial(bounded, mode="mask"),
+    "filter by geometric mean": partial(bounded, mode="mask", level="seq"),
 }

@@ -11,9 +11,24 @@ PATH = Path(__file__).with_name("agreement.json")
 COMMON = ("ppo", "grpo", "dapo", "rloo", "gspo", "sampler correction")
 ORACLES = {
     "verl": (*COMMON, "dr_grpo", "reinforce_pp", "reinforce_pp_baseline", "cispo"),
-    "openrlhf": (*COMMON, "reinforce_pp", "reinforce_pp_baseline"),
+    "openrlhf": (
+        *COMMON,
+        "reinforce_pp",
+        "reinforce_pp_baseline",
+        "correction with a floor",
+        "token filter",
+        "filter by geometric mean",
+    ),
     "trl": (*COMMON, "grpo, spread batch", "dr_grpo", "cispo"),
 }
+WITHOUT = {
+    "vapo": "no peer has it; its parts are PPO's, DAPO's and a likelihood term, tried by hand numbers",
+    "step_grpo": "ours; at one step a completion it is Dr. GRPO's advantage, at one token a step it is hand numbers",
+    "sao": "no implementation is released; its lambda is VAPO's, its filter OpenRLHF's with the current policy, and "
+    "both are tried by hand numbers",
+    "raft": "no peer trains it in this form; its gradient is that of the log-likelihood of what is kept, tried as such",
+}
+"""Methods that are compared with no peer, and why."""
 
 
 def largest_difference(oracle: str, method: str) -> float:

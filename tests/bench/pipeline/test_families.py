@@ -10,7 +10,9 @@ import pytest
 from bench.pipeline.examples import unreadable
 from bench.pipeline.families import FAMILIES, base, competition_math, countdown, logic, programming
 from tasks.arithmetic import evaluate
+from tasks.chain import Chain
 from tasks.competition_math import CompetitionMath
+from tasks.core import Problem
 from tasks.countdown import Countdown
 from tasks.gsm8k import Gsm8k
 from tasks.language import consistency
@@ -49,7 +51,16 @@ def test_right_completions_are_right_and_the_careless_are_not_test_problems(
     assert not {problem.prompt for problem in task().problems("test")} & set(shown)
 
 
-@pytest.mark.parametrize("name", sorted(FAMILIES.keys() - {"base"}))
+def test_chains_are_all_right_and_no_problem_of_the_task_is_shown() -> None:
+    shown = list(islice(FAMILIES["chain"].demonstrations(0), 2000))
+    for d in shown[:100]:
+        steps = d.right.count(";")
+        assert d.careless == d.right
+        assert Chain(steps=steps).score(Problem(id="p", prompt=d.prompt, reference=d.right), d.right).correct
+    assert not {p.prompt for p in Chain(steps=4).problems("test")} & {d.prompt for d in shown}
+
+
+@pytest.mark.parametrize("name", sorted(set(FAMILIES) - {"base", "chain"}))
 def test_faults_of_format_are_rare(name: str) -> None:
     texts = [d.careless for d in islice(FAMILIES[name].demonstrations(0), 2000)]
     formed = r"```python\n.*\n```" if name == "code" else r"<think>[^<]+</think>\\boxed\{.+\}"
