@@ -27,13 +27,14 @@ from bench.ground.tree import Tree, merge
 from bench.settings.flags import from_tree
 from bench.settings.plugins import find_algorithm
 from bench.settings.resolve import resolve
+from bench.study.execute import ExecutorConfig
 from bench.study.file import parse_settings
 
 BASELINES = Path("results/baselines")
 
 
 @dataclass(frozen=True, kw_only=True)
-class CheckConfig:
+class CheckConfig(ExecutorConfig):
     """Hold this tree against a base: exit code 0 passed, 1 worse, 2 usage, 3 cannot judge."""
 
     tiers: tuple[Literal[1, 2, 3], ...] = (1,)
@@ -60,8 +61,6 @@ class CheckConfig:
     """Steps a side at the first look of tier 2."""
     max_pairs: int = 40
     """Steps a side at the last look of tier 2."""
-    jobs: int = 1
-    """Runs at once in tier 3."""
     runs: Path | None = None
     """Recorded runs that tier 3 judges, and starts none."""
     against: Path | None = None
@@ -106,6 +105,7 @@ def refuse(config: CheckConfig) -> None:
     Raises:
         UserError: says what to do.
     """
+    config.check()
     if config.update_baseline and not config.reason.strip():
         raise UserError('--update-baseline needs --reason "...": a baseline moves for a reason, which is stored')
     if config.against is not None and config.runs is None:
@@ -213,7 +213,7 @@ class Gate:
         study = write_study(config.out / f"{stem}-study.toml", name, config.task, config.model, self.settings)
         folder = config.out / f"{stem}-{side}"
         shutil.rmtree(folder, ignore_errors=True)  # an earlier check's runs are of other code
-        return Trained(subject=name, study=study, tree=tree, folder=folder, jobs=config.jobs)
+        return Trained(subject=name, study=study, tree=tree, folder=folder, executor=config)
 
     def recorded(self) -> Iterator[Finding]:
         """Tier 3, by runs that were made elsewhere."""

@@ -1,5 +1,6 @@
 """`bench compare`: plans a study, shows the plan, runs it, and reports."""
 
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -15,6 +16,7 @@ from bench.report.command import Wanted, report
 from bench.report.tables import Row, Table, text
 from bench.study.announce import describe_study, time_needed
 from bench.study.equal import at_equal_cost, check_unit
+from bench.study.execute import ExecutorConfig, open_executor
 from bench.study.file import parse_arm, parse_settings, parse_value, read_study
 from bench.study.launch import STUDY_WRITER, Launcher, Outcome, split_ended
 from bench.study.register import register
@@ -25,7 +27,7 @@ from bench.study.tune import trials, tune, tuned_schedule
 
 
 @dataclass(frozen=True, kw_only=True)
-class CompareConfig:
+class CompareConfig(ExecutorConfig):
     """Run a study and report on it. What is given here goes over the study's file."""
 
     study: str = "default"
@@ -58,8 +60,6 @@ class CompareConfig:
     """Space of every arm for --tune: SETTING=V1,V2,..."""
     equal: Literal["flops", "tokens", "seconds", "samples", "updates"] | None = None
     """Unit of cost in which all runs get the same: as much as a pilot run of the first arm uses under the budget."""
-    jobs: int = 1
-    """Runs at once; they share the processor's cores."""
     out: Path = Path("results/studies")
     """Folder in which the study's own folder is made."""
     name: str | None = None
@@ -83,22 +83,28 @@ def compare(config: CompareConfig) -> int:
 
     study = study_of(config)
     folder = config.out / study.name
-    if config.jobs < 1:
-        raise UserError(f"--jobs {config.jobs}: must be at least 1")
-    check_unit(study, config.jobs)
+    config.check()
+    check_unit(study, config.at_once)
     planned = schedule(study, folder / "runs")
     tried = trials(study, folder / "trials") if study.tuning.points else []
     say(describe_study(study, planned, folder))
     if tried:
         tuning = study.tuning
         say(f"tuning   {len(tried)} runs: {tuning.points} points an arm and place, {tuning.seeds} seeds, on validation")
-    say(time_needed([trial.run for trial in tried] + planned, folder, config.jobs))
+    say(
+        time_needed(
+            [trial.run for trial in tried] + planned,
+            folder,
+            config.at_once,
+        )
+    )
     if config.dry_run:
         return 0
-    with lock_folder(folder, STUDY_WRITER) as held:
+    live = not config.quiet and sys.stdout.isatty()
+    with lock_folder(folder, STUDY_WRITER) as held, open_executor(config, folder, held) as executor:
         register(study, folder)
         try:
-            outcomes, extra = execute(study, folder, Launcher(folder, held, config.jobs, say))
+            outcomes, extra = execute(study, folder, Launcher(folder, executor, say, live=live))
         except KeyboardInterrupt:
             print(f"interrupted; the same command goes on from here ({folder})")
             return 130
