@@ -39,7 +39,7 @@ deepspeed: $(VENV)/.ready
 	$(BIN)/pip install --quiet --constraint constraints.txt --editable ".[deepspeed]"
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/bench/engines/test_deepspeed.py
 
-# Studies over a Ray cluster of three nodes on this machine, in an environment of its own (about 1.5 GB).
+# Studies over a Ray cluster of three nodes on this machine, in an environment of its own (about 1.7 GB).
 RAY := .venv-ray
 ray: $(RAY)/.ready
 	OMP_NUM_THREADS=1 $(RAY)/bin/python -m pytest tests/ray
