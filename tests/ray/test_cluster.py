@@ -54,7 +54,7 @@ def workers(of: Any) -> list[psutil.Process]:  # noqa: ANN401 - Ray's node
 
 def results(folder: Path, name: str) -> pd.DataFrame:
     """The study's table without what depends on the clock or the machine."""
-    table = pd.read_csv(folder / "studies" / name / "report" / "results.csv")
+    table = pd.read_csv(folder / "studies" / name / "report" / "tables" / "results.csv")
     return table[[c for c in table if not c.startswith(("time", "perf", "memory", "seconds", "path", "run", "host"))]]
 
 
