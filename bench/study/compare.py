@@ -15,8 +15,9 @@ from bench.ground.tree import merge
 from bench.report.command import Wanted, report
 from bench.report.tables import Row, Table, text
 from bench.study.announce import describe_study, time_needed
+from bench.study.choose import open_executor
 from bench.study.equal import at_equal_cost, check_unit
-from bench.study.execute import ExecutorConfig, open_executor
+from bench.study.execute import ExecutorConfig
 from bench.study.file import parse_arm, parse_settings, parse_value, read_study
 from bench.study.launch import STUDY_WRITER, Launcher, Outcome, split_ended
 from bench.study.register import register

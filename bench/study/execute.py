@@ -5,8 +5,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Generator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Literal, Protocol
@@ -135,19 +133,3 @@ class LocalProcesses:
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(to_toml(run.chosen))
         return ["--config", str(file)]
-
-
-@contextmanager
-def open_executor(config: ExecutorConfig, folder: Path, held: IO[str]) -> Generator[Executor]:
-    """What the settings ask for, until the block ends.
-
-    Raises:
-        UserError: Ray is asked for and is not there.
-    """
-    if config.executor == "local":
-        yield LocalProcesses(folder, held, config.jobs or 1)
-        return
-    from bench.study.cluster import open_cluster
-
-    with open_cluster(config) as cluster:
-        yield cluster
