@@ -6,7 +6,7 @@ export OMP_NUM_THREADS ?= 2
 # as `python -m bench` does (bench/ground/start.py), for the tests' own processes
 export OMP_WAIT_POLICY ?= passive
 
-.PHONY: run test lint check oracles vllm deepspeed faults clean
+.PHONY: run test lint check oracles vllm deepspeed ray faults clean
 run: $(VENV)/.ready
 	$(BIN)/python -m bench run --algo grpo --task gsm8k
 
@@ -39,6 +39,11 @@ deepspeed: $(VENV)/.ready
 	$(BIN)/pip install --quiet --constraint constraints.txt --editable ".[deepspeed]"
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/bench/engines/test_deepspeed.py
 
+# Studies over a Ray cluster of three nodes on this machine, in an environment of its own (about 1.7 GB).
+RAY := .venv-ray
+ray: $(RAY)/.ready
+	OMP_NUM_THREADS=1 $(RAY)/bin/python -m pytest tests/ray
+
 # Whether the tests notice: every planted fault in a copy of the tree (about 10 minutes of one core).
 faults: $(VENV)/.ready
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.faults.run
@@ -58,6 +63,11 @@ $(VLLM)/.ready: tests/bench/engines/vllm_requirements.py pyproject.toml constrai
 	$(VLLM)/bin/pip install --quiet --constraint constraints.txt --requirement $(VLLM)/requirements.txt --editable ".[dev,lora]"
 	touch $@
 
+$(RAY)/.ready: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(RAY)
+	$(RAY)/bin/pip install --quiet --constraint constraints.txt --editable ".[dev,ray]"
+	touch $@
+
 $(VENV)/.ready: pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 		{ echo "Python >= 3.11 is needed; name one: make PYTHON=python3.12"; exit 2; }
@@ -66,4 +76,4 @@ $(VENV)/.ready: pyproject.toml constraints.txt
 	touch $@
 
 clean:
-	rm -rf $(VENV) $(ORACLES) $(VLLM) results/runs
+	rm -rf $(VENV) $(ORACLES) $(VLLM) $(RAY) results/runs

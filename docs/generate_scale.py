@@ -40,6 +40,8 @@ Each row is the setting that the search found to need least time, so memory stan
 given to larger batches, and off-loading is chosen where the room it makes is worth more than the traffic it costs.
 Phases follow one another. ZeRO is the only way in which training is divided; at 671B, where expert and pipeline
 parallelism are the usual means, the update's seconds are an upper bound.
+
+This page is of one run on many devices; many runs on many machines have [a page of their own](clusters.md).
 """
 
 

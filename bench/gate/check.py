@@ -58,6 +58,7 @@ def refuse(config: CheckConfig) -> None:
     Raises:
         UserError: says what to do.
     """
+    config.check()
     if config.update_baseline and not config.reason.strip():
         raise UserError('--update-baseline needs --reason "...": a baseline moves for a reason, which is stored')
     if config.against is not None and config.runs is None:
@@ -165,7 +166,7 @@ class Gate:
         study = write_study(config.out / f"{stem}-study.toml", name, config.task, config.model, self.settings)
         folder = config.out / f"{stem}-{side}"
         shutil.rmtree(folder, ignore_errors=True)  # an earlier check's runs are of other code
-        return Trained(subject=name, study=study, tree=tree, folder=folder, jobs=config.jobs)
+        return Trained(subject=name, study=study, tree=tree, folder=folder, executor=config)
 
     def recorded(self) -> Iterator[Finding]:
         """Tier 3, by runs that were made elsewhere."""

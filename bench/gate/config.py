@@ -6,9 +6,11 @@ from typing import Annotated, Literal
 
 import tyro
 
+from bench.study.execute import ExecutorConfig
+
 
 @dataclass(frozen=True, kw_only=True)
-class CheckConfig:
+class CheckConfig(ExecutorConfig):
     """Hold this tree against a base: exit code 0 passed, 1 worse, 2 usage, 3 cannot judge."""
 
     tiers: tuple[Literal[1, 2, 3], ...] = (1,)
@@ -35,8 +37,6 @@ class CheckConfig:
     """Steps a side at the first look of tier 2."""
     max_pairs: int = 40
     """Steps a side at the last look of tier 2."""
-    jobs: int = 1
-    """Runs at once in tier 3."""
     runs: Path | None = None
     """Recorded runs that tier 3 judges, and starts none."""
     against: Path | None = None

@@ -13,7 +13,7 @@ from typing import Any, Literal, Protocol, Self
 from bench.gate.ratios import Cost, Pair, judge_ratio, undecided
 from bench.gate.tolerances import Tolerances
 from bench.gate.verdict import Finding
-from bench.study.launch import last_line
+from bench.study.board import last_line
 
 Side = Literal["base", "head"]
 Say = Callable[[str], None]

@@ -1,10 +1,11 @@
 """Runs over seeds in a tree, by its own code, and as many of them as the verdict needs."""
 
+import json
 import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol
 
@@ -15,7 +16,8 @@ from bench.gate.verdict import Finding
 from bench.ground.errors import UserError
 from bench.ground.orphans import bound_to_me
 from bench.ground.tree import Tree
-from bench.study.launch import last_line
+from bench.study.board import last_line
+from bench.study.execute import ExecutorConfig
 
 Say = Callable[[str], None]
 
@@ -42,7 +44,7 @@ class Trained:
     study: Path
     tree: Path
     folder: Path
-    jobs: int = 1
+    executor: ExecutorConfig = field(default_factory=ExecutorConfig)
 
     def results(self, count: int) -> Results:
         """Of the seeds from 0 on, run where they have not ended yet.
@@ -52,7 +54,9 @@ class Trained:
         """
         self.folder.mkdir(parents=True, exist_ok=True)
         log = self.folder / "seeds.log"
-        arguments = [str(self.study.resolve()), str(self.folder.resolve()), str(count), str(self.jobs)]
+        arguments = [str(self.study.resolve()), str(self.folder.resolve()), str(count), str(self.executor.at_once or 0)]
+        if self.executor.executor == "ray":  # a base may be of before there was a choice
+            arguments.append(json.dumps(self.executor.of_ray()))
         with log.open("wb") as file:
             code = subprocess.call(
                 [sys.executable, "-m", "bench.gate.seeds", *arguments],

@@ -7,7 +7,8 @@ from tabulate import tabulate
 
 from bench.ground.comparable import terms
 from bench.ground.tree import flatten
-from bench.study.launch import estimate_s, minutes, split_ended
+from bench.study.board import minutes
+from bench.study.launch import estimate_s, split_ended
 from bench.study.schedule import Planned, Study, place_parts
 
 
@@ -49,7 +50,7 @@ def equal_settings(run: Planned) -> str:
     return "equal for all: " + ", ".join(f"{name} {part[name]}" for name in shown if name in part)
 
 
-def time_needed(runs: Sequence[Planned], folder: Path, jobs: int) -> str:
+def time_needed(runs: Sequence[Planned], folder: Path, jobs: int | None) -> str:
     """The estimate, and what it rests on."""
     to_do = [
         run
@@ -62,6 +63,8 @@ def time_needed(runs: Sequence[Planned], folder: Path, jobs: int) -> str:
     seconds = estimate_s(to_do, records)
     if seconds is None:
         return "time     unknown until a run of each kind has finished here; each end of a run says what is left"
+    if jobs is None:
+        return f"time     about {minutes(seconds)} of device time for {len(to_do)} runs, by what such runs took here"
     return (
         f"time     about {minutes(seconds / jobs)} for {len(to_do)} runs, {jobs} at a time, by what such runs took here"
     )

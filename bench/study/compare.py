@@ -1,5 +1,6 @@
 """`bench compare`: plans a study, shows the plan, runs it, and reports."""
 
+import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
@@ -11,6 +12,7 @@ from bench.ground.tree import merge
 from bench.report.command import Wanted, report
 from bench.report.tables import Row, Table, text
 from bench.study.announce import describe_study, time_needed
+from bench.study.choose import open_executor
 from bench.study.config import CompareConfig
 from bench.study.equal import at_equal_cost, check_unit
 from bench.study.file import parse_arm, parse_settings, parse_value, read_study
@@ -35,22 +37,28 @@ def compare(config: CompareConfig) -> int:
 
     study = study_of(config)
     folder = config.out / study.name
-    if config.jobs < 1:
-        raise UserError(f"--jobs {config.jobs}: must be at least 1")
-    check_unit(study, config.jobs)
+    config.check()
+    check_unit(study, config.at_once)
     planned = schedule(study, folder / "runs")
     tried = trials(study, folder / "trials") if study.tuning.points else []
     say(describe_study(study, planned, folder))
     if tried:
         tuning = study.tuning
         say(f"tuning   {len(tried)} runs: {tuning.points} points an arm and place, {tuning.seeds} seeds, on validation")
-    say(time_needed([trial.run for trial in tried] + planned, folder, config.jobs))
+    say(
+        time_needed(
+            [trial.run for trial in tried] + planned,
+            folder,
+            config.at_once,
+        )
+    )
     if config.dry_run:
         return 0
-    with lock_folder(folder, STUDY_WRITER) as held:
+    live = not config.quiet and sys.stdout.isatty()
+    with lock_folder(folder, STUDY_WRITER) as held, open_executor(config, folder, held) as executor:
         register(study, folder)
         try:
-            outcomes, extra = execute(study, folder, Launcher(folder, held, config.jobs, say))
+            outcomes, extra = execute(study, folder, Launcher(folder, executor, say, live=live))
         except KeyboardInterrupt:
             print(f"interrupted; the same command goes on from here ({folder})")
             return 130

@@ -6,9 +6,11 @@ from typing import Annotated, Literal
 
 import tyro
 
+from bench.study.execute import ExecutorConfig
+
 
 @dataclass(frozen=True, kw_only=True)
-class CompareConfig:
+class CompareConfig(ExecutorConfig):
     """Run a study and report on it. What is given here goes over the study's file."""
 
     study: str = "default"
@@ -41,8 +43,6 @@ class CompareConfig:
     """Space of every arm for --tune: SETTING=V1,V2,..."""
     equal: Literal["flops", "tokens", "seconds", "samples", "updates"] | None = None
     """Unit of cost in which all runs get the same: as much as a pilot run of the first arm uses under the budget."""
-    jobs: int = 1
-    """Runs at once; they share the processor's cores."""
     out: Path = Path("results/studies")
     """Folder in which the study's own folder is made."""
     name: str | None = None

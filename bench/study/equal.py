@@ -15,7 +15,7 @@ PILOT_SEED = 2_000_000  # apart from the study's seeds and its trials'
 Run = Callable[[Sequence[Planned]], list[Outcome]]
 
 
-def check_unit(study: Study, jobs: int) -> None:
+def check_unit(study: Study, jobs: int | None) -> None:
     """Refuse a unit that does not exist, and seconds of runs that share their cores.
 
     Raises:
@@ -26,8 +26,9 @@ def check_unit(study: Study, jobs: int) -> None:
         return
     if unit not in KINDS or unit == "steps":
         raise UserError(f"--equal {unit}: expected one of {', '.join(COUNTER)}")
-    if unit == "seconds" and jobs > 1:
-        raise UserError(f"--equal seconds --jobs {jobs}: runs that share cores take each other's time; use --jobs 1")
+    if unit == "seconds" and jobs != 1:
+        given = "--executor ray" if jobs is None else f"--jobs {jobs}"
+        raise UserError(f"--equal seconds {given}: runs that share cores take each other's time; use --jobs 1")
 
 
 def at_equal_cost(study: Study, out: Path, run: Run) -> Study:

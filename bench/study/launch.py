@@ -1,27 +1,31 @@
-"""Runs of a study as subprocesses: what has ended stays, what was stopped goes on, a failure does not stop the rest."""
+"""Runs of a study: what has ended stays, what was stopped goes on, a failure does not stop the rest."""
 
 import json
-import os
-import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import nullcontext
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from threading import Event
-from typing import IO
+from typing import TypedDict
 
-from bench.ground.orphans import bound_to_me
 from bench.ground.runs import FAILURE, read_document, read_ending
 from bench.ground.tree import fingerprint
-from bench.settings.flags import to_toml
+from bench.study.board import Board, last_line, minutes
+from bench.study.execute import Executor
 from bench.study.schedule import Planned
 
 Say = Callable[[str], None]
 STUDY_WRITER = "another compare, or a run that one started,"
+
+
+class Took(TypedDict):
+    """Of an outcome."""
+
+    seconds: float
+    device_s: float
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,7 +36,8 @@ class Outcome:
     path: Path | None
     status: str
     message: str = ""
-    seconds: float | None = None  # wall clock, evaluation and start-up included
+    seconds: float | None = None  # wall clock, evaluation and start-up included, and the wait for a place on a cluster
+    device_s: float = 0.0  # of devices held, in this start of the study
 
 
 def recorded_runs(runs: Path) -> dict[str, Path]:
@@ -90,92 +95,66 @@ def estimate_s(to_do: Sequence[Planned], folders: Sequence[Path]) -> float | Non
 
 
 class Launcher:
-    """Runs what is to do, `jobs` at a time."""
+    """Has an executor carry out what is to do, and tells what becomes of it."""
 
-    def __init__(self, folder: Path, held: IO[str], jobs: int, say: Say) -> None:
-        self.folder, self.held, self.jobs, self.say = folder, held, jobs, say
-        self._processes: list[subprocess.Popen[bytes]] = []
+    def __init__(self, folder: Path, executor: Executor, say: Say, *, live: bool = False) -> None:
+        self.folder, self.executor, self.say, self.live = folder, executor, say, live
         self._stopped = Event()
 
     def run(self, to_do: Sequence[tuple[Planned, Path | None]]) -> list[Outcome]:
         """Outcomes in the order in which runs ended. Ctrl-C lets the running ones save, and starts no other.
 
         Raises:
+            UserError: a run that the executor can never carry out; none has been started then.
             KeyboardInterrupt: after they have saved.
         """
+        for run, _ in to_do:
+            self.executor.check(run)
         outcomes: list[Outcome] = []
-        start = time.monotonic()
-        with ThreadPoolExecutor(max_workers=self.jobs) as pool:
-            futures = [pool.submit(self._one, run, path) for run, path in to_do]
+        board = Board(len(to_do))
+        with (
+            ThreadPoolExecutor(max_workers=self.executor.jobs or max(1, len(to_do))) as pool,
+            board.shown() if self.live else nullcontext(),
+        ):
+            futures = [pool.submit(self._one, run, path, board) for run, path in to_do]
             try:
                 for future in as_completed(futures):
                     outcomes.append(future.result())
-                    left = (time.monotonic() - start) / len(outcomes) * (len(to_do) - len(outcomes))
-                    self.say(
-                        f"[{len(outcomes)}/{len(to_do)}] {describe_outcome(outcomes[-1])}; about {minutes(left)} left"
-                    )
+                    left = board.left_s()
+                    about = "" if left is None else f"; about {minutes(left)} left"
+                    self.say(f"[{len(outcomes)}/{len(to_do)}] {describe_outcome(outcomes[-1])}{about}")
             except KeyboardInterrupt:
                 self._stopped.set()
-                for process in self._processes:
-                    process.send_signal(signal.SIGINT)
+                self.executor.stop()
                 raise
+        if to_do:
+            self.say(
+                f"cost     {sum(o.device_s for o in outcomes):,.0f} device seconds, attempts that were lost included"
+            )
         return outcomes
 
-    def _one(self, run: Planned, path: Path | None) -> Outcome:
+    def _one(self, run: Planned, path: Path | None, board: Board) -> Outcome:
         if self._stopped.is_set():
             return Outcome(run=run, path=path, status="not started")
         start, log = time.monotonic(), self.folder / "logs" / f"{run.label}.log"
         log.parent.mkdir(parents=True, exist_ok=True)
-        command = [sys.executable, "-m", "bench", "run", *self._arguments(run, path)]
-        threads = str(max(1, (os.cpu_count() or 1) // self.jobs))
-        environment = {"OMP_NUM_THREADS": threads, **os.environ, **bound_to_me()}
-        with log.open("wb") as file:
-            process = subprocess.Popen(
-                command,
-                stdout=file,
-                stderr=subprocess.STDOUT,
-                env=environment,
-                start_new_session=True,  # Ctrl-C reaches it once, through us
-                pass_fds=[self.held.fileno()],
-            )
-            self._processes.append(process)
-            code = process.wait()
-            self._processes.remove(process)
+        with board.row(run.label, log):
+            ended = self.executor.execute(run, path, log)
         path = path or recorded_runs(run.chosen.config.out).get(run.fingerprint)
-        seconds = time.monotonic() - start
+        took = Took(seconds=time.monotonic() - start, device_s=ended.device_s)
         if path is not None and (path / "summary.json").exists():
             (path / FAILURE).unlink(missing_ok=True)
             end = read_ending(path)
             words = str(end.get("message") or "")
-            return Outcome(run=run, path=path, status=str(end["status"]), message=words, seconds=seconds)
-        message = last_line(log) or f"exit code {code}"
+            return Outcome(run=run, path=path, status=str(end["status"]), message=words, **took)
+        message = last_line(log) or f"exit code {ended.code}"
         if path is not None:
-            (path / FAILURE).write_text(json.dumps({"message": message, "exit_code": code, "log": log.name}))
-        return Outcome(run=run, path=path, status="failed", message=message, seconds=seconds)
-
-    def _arguments(self, run: Planned, path: Path | None) -> list[str]:
-        if path is not None:
-            return ["--resume", str(path)]
-        file = self.folder / "configs" / f"{run.label}.toml"
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(to_toml(run.chosen))
-        return ["--config", str(file)]
-
-
-def last_line(log: Path) -> str:
-    """The last line that says something: an error's own words."""
-    lines = [line.strip() for line in log.read_text(errors="replace").splitlines() if line.strip()]
-    return lines[-1] if lines else ""
+            failure = {"message": message, "exit_code": ended.code, "log": log.name}
+            (path / FAILURE).write_text(json.dumps(failure))
+        return Outcome(run=run, path=path, status="failed", message=message, **took)
 
 
 def describe_outcome(outcome: Outcome) -> str:
     """One line."""
     took = "" if outcome.seconds is None else f" after {minutes(outcome.seconds)}"
     return f"{outcome.run.label}: {outcome.status}{took}" + (f" ({outcome.message})" if outcome.message else "")
-
-
-def minutes(seconds: float) -> str:
-    """`45 s`, `12 min`, `3.5 h`."""
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"

@@ -12,7 +12,8 @@ from bench.ground.runs import read_document
 from bench.report.comparison import difference_by_seed
 from bench.report.tables import Row, Table, percent, points, share, text
 from bench.stats import estimate_share
-from bench.study.launch import Outcome, last_line
+from bench.study.board import last_line
+from bench.study.launch import Outcome
 from bench.study.schedule import place_parts
 
 Settings = Sequence[str]  # flags of `bench eval`, equal for every checkpoint

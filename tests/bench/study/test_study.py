@@ -11,10 +11,11 @@ import pytest
 from bench.ground.errors import UserError
 from bench.report.tables import Table
 from bench.study import transfer
+from bench.study.board import minutes
 from bench.study.compare import compare, study_of
 from bench.study.config import CompareConfig
 from bench.study.file import READY, parse_arm, parse_settings, read_study
-from bench.study.launch import Outcome, estimate_s, minutes, split_ended
+from bench.study.launch import Outcome, estimate_s, split_ended
 from bench.study.schedule import Arm, Planned, Study, schedule
 
 GRPO, PPO = Arm(name="grpo", tree={"algo_name": "grpo"}), Arm(name="ppo", tree={"algo_name": "ppo"})

@@ -1,0 +1,1 @@
+"""What needs Ray: `make ray`."""
