@@ -17,7 +17,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, P
 
 from bench.config import ASSETS, EMBEDDED
 from bench.ground.errors import UserError
-from bench.models import folder, lora
+from bench.models import folder, lora, templates
 
 SMOLLM2 = "smollm2-135m"
 SMOLLM2_HUB = "HuggingFaceTB/SmolLM2-135M-Instruct"
@@ -141,7 +141,11 @@ def encode_prompt(tokenizer: PreTrainedTokenizerBase, prompt: str) -> list[int]:
         return tokenizer(prompt)["input_ids"]  # type: ignore[return-value]
     message = [{"role": "user", "content": prompt}]
     return tokenizer.apply_chat_template(  # type: ignore[return-value]
-        message, add_generation_prompt=True, tokenize=True, return_dict=False
+        message,
+        chat_template=templates.fixed(tokenizer),
+        add_generation_prompt=True,
+        tokenize=True,
+        return_dict=False,
     )
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from threading import Event
 from typing import IO
 
+from bench.ground.moment import of_study
 from bench.ground.orphans import bound_to_me
 from bench.ground.runs import FAILURE, read_document, read_ending
 from bench.ground.tree import fingerprint
@@ -94,6 +95,7 @@ class Launcher:
 
     def __init__(self, folder: Path, held: IO[str], jobs: int, say: Say) -> None:
         self.folder, self.held, self.jobs, self.say = folder, held, jobs, say
+        self.time = of_study(folder)
         self._processes: list[subprocess.Popen[bytes]] = []
         self._stopped = Event()
 
@@ -128,7 +130,7 @@ class Launcher:
         log.parent.mkdir(parents=True, exist_ok=True)
         command = [sys.executable, "-m", "bench", "run", *self._arguments(run, path)]
         threads = str(max(1, (os.cpu_count() or 1) // self.jobs))
-        environment = {"OMP_NUM_THREADS": threads, **os.environ, **bound_to_me()}
+        environment = {"OMP_NUM_THREADS": threads, **os.environ, **self.time, **bound_to_me()}
         with log.open("wb") as file:
             process = subprocess.Popen(
                 command,
