@@ -9,6 +9,7 @@ from torch import Tensor
 from bench.config import RewardModelConfig
 from bench.models.shape import ModelShape
 from bench.rollout import Rollout
+from bench.scoring import blamed_on, checked_score, finite_reward, name_of
 from tasks.core import Problem, Score, Split, Task
 
 Reward = Callable[[Problem, str], float]
@@ -27,8 +28,15 @@ class RewardedTask:
         return self.task.problems(split)
 
     def score(self, problem: Problem, completion: str) -> Score:
-        """The task's verdict with the reward replaced."""
-        return replace(self.task.score(problem, completion), reward=float(self.reward(problem, completion)))
+        """The task's verdict with the reward replaced.
+
+        Raises:
+            ScoreError: either gave nothing that can be trained on.
+        """
+        verdict, code = checked_score(self.task, problem, completion), f"--reward {name_of(self.reward)}"
+        with blamed_on(code, problem):
+            reward = self.reward(problem, completion)
+        return replace(verdict, reward=finite_reward(reward, code, problem))
 
 
 class RewardEngine(Protocol):
@@ -50,12 +58,18 @@ class RewardEngine(Protocol):
 
 
 def rewarded(rollouts: Sequence[Rollout], engine: RewardEngine, config: RewardModelConfig) -> list[Rollout]:
-    """The rollouts, their reward a weighted sum of the task's and the model's; what is correct stays the task's."""
+    """The rollouts, their reward a weighted sum of the task's and the model's; what is correct stays the task's.
+
+    Raises:
+        ScoreError: the model gave what is no finite number.
+    """
     scores = engine.score([(r.problem.prompt, r.completion.text) for r in rollouts])
     mixed: list[Rollout] = []
     for rollout, raw in zip(rollouts, scores.tolist(), strict=True):
         rules = rollout.score.reward
-        reward = config.rules_weight * rules + config.weight * (raw - config.mean) / config.std
+        code = f"--reward-model {config.path}"
+        standing = (finite_reward(raw, code, rollout.problem) - config.mean) / config.std
+        reward = finite_reward(config.rules_weight * rules + config.weight * standing, code, rollout.problem)
         verdict = replace(rollout.score, reward=reward)
         mixed.append(replace(rollout, score=verdict, rules_reward=rules, model_reward=raw))
     return mixed

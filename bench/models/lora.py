@@ -34,7 +34,7 @@ def settings_for(model: str, asked: LoraConfig) -> LoraConfig:
     file = (checkpoints[-1] if checkpoints else folder) / ADAPTER_FILE
     if not file.is_file():
         return asked
-    stored: dict[str, Any] = json.loads(file.read_text())
+    stored: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
     for key, plain in PLAIN.items():
         if (stored.get(key) or plain) != plain:
             raise UserError(f"--model {model}: its adapter has {key} {stored[key]}; only plain LoRA is trained")
@@ -57,7 +57,7 @@ def adapter_folder(location: str) -> Path | None:
 
 def base_of(folder: Path) -> str:
     """Where the model is that the adapter was made for."""
-    return json.loads((folder / ADAPTER_FILE).read_text())["base_model_name_or_path"]
+    return json.loads((folder / ADAPTER_FILE).read_text(encoding="utf-8"))["base_model_name_or_path"]
 
 
 def weights_at(location: str) -> str:

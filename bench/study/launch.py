@@ -152,7 +152,9 @@ class Launcher:
             return Outcome(run=run, path=path, status=str(end["status"]), message=words, seconds=seconds)
         message = last_line(log) or f"exit code {code}"
         if path is not None:
-            (path / FAILURE).write_text(json.dumps({"message": message, "exit_code": code, "log": log.name}))
+            (path / FAILURE).write_text(
+                json.dumps({"message": message, "exit_code": code, "log": log.name}), encoding="utf-8"
+            )
         return Outcome(run=run, path=path, status="failed", message=message, seconds=seconds)
 
     def _arguments(self, run: Planned, path: Path | None) -> list[str]:
@@ -160,13 +162,13 @@ class Launcher:
             return ["--resume", str(path)]
         file = self.folder / "configs" / f"{run.label}.toml"
         file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(to_toml(run.chosen))
+        file.write_text(to_toml(run.chosen), encoding="utf-8")
         return ["--config", str(file)]
 
 
 def last_line(log: Path) -> str:
     """The last line that says something: an error's own words."""
-    lines = [line.strip() for line in log.read_text(errors="replace").splitlines() if line.strip()]
+    lines = [line.strip() for line in log.read_text(encoding="utf-8", errors="replace").splitlines() if line.strip()]
     return lines[-1] if lines else ""
 
 
