@@ -36,9 +36,10 @@ def test_what_cannot_be_read_is_told_by_file_and_line(row: dict[str, str], words
 
 
 def test_text_behind_every_answer_says_what_is_expected(tmp_path: Path) -> None:
-    rows = [{**row, "answer": f"{row['answer']} pens in all"} for row in ROWS]
+    rows = [{**row, "answer": f"{row['answer']} pens. So Tom has 4 left."} for row in ROWS]
     with pytest.raises(
-        DataError, match=r"no usable train .*train\.jsonl:\d+: gold '\d+ pens in all' .* alone behind '####'"
+        DataError,
+        match=r"no usable train .*train\.jsonl:\d+: gold '\d+ pens. So Tom has 4 left.' .* alone behind '####'",
     ):
         Gsm8k(data=folder(tmp_path, rows)).problems("train")
 
