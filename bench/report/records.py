@@ -16,6 +16,7 @@ from bench.ground.comparable import key_of, terms
 from bench.ground.errors import UserError
 from bench.ground.files import whole_rows
 from bench.ground.runs import FAILURE, read_document, read_ending
+from bench.ground.sums import verify
 
 FILES = (
     "config.json",
@@ -27,6 +28,7 @@ FILES = (
     "eval_problems.jsonl",
 )
 TABLES = ("runs", "steps", "evals", "problems", "completions")
+IDENTITY = ("config.json", "provenance.json")
 WORDS = ("split", "task", "path", "stamp")  # columns of text beside the figures
 DAMAGED = "damaged"  # status of a run whose rows cannot be read
 EXACT = ("step", "data/", "cost/")  # columns kept in full precision: counters
@@ -65,6 +67,8 @@ def load(paths: Sequence[Path], cache: Path) -> Records:
 
 def _unread(path: Path) -> str:
     try:
+        for document in IDENTITY:  # what a changed one says of the run is not known
+            verify(path, document)
         _run_row(path)
     except (UserError, LookupError, TypeError, ValueError, AttributeError) as error:
         return (str(error).splitlines() or [type(error).__name__])[0]
@@ -115,6 +119,7 @@ def _read(paths: Sequence[Path], stamps: dict[str, str]) -> dict[str, ArrowTable
         row = _run_row(path)
         streams: dict[str, ArrowTable] = {name: pa.table({}) for name in TABLES[1:]}
         try:
+            verify(path)
             streams = _streams(path)
         except (UserError, LookupError, ValueError, pa.ArrowException) as error:
             row |= {"status": DAMAGED, "message": (str(error).splitlines() or [type(error).__name__])[0]}

@@ -5,6 +5,7 @@ from itertools import combinations
 
 from bench.report.comparison import Arm, Comparison, difference_by_seed
 from bench.report.outcomes import GREEDY, SAMPLED, endpoint_of
+from bench.report.records import DAMAGED
 from bench.report.tables import Cell, Row, Table, number, percent, points, text
 from bench.stats import Difference
 
@@ -22,7 +23,7 @@ def results(comparisons: Sequence[Comparison]) -> Table:
             "where an arm was not sampled from), in percent, mean over seeds with a 95% interval (from three runs; "
             "with three each is shown). Gain: after minus before of the same run. Completed: right, and not cut off. "
             "pass@k and maj@k: of k samples one is right, or the commonest. A run that diverged or found no signal "
-            "counts with its last test accuracy; failed and unfinished runs are listed and not counted."
+            "counts with its last test accuracy; failed, damaged and unfinished runs are listed and not counted."
         ),
         rows=rows,
     )
@@ -57,7 +58,7 @@ def _result(comparison: Comparison, arm: Arm) -> Row:
 def runs_in_words(arm: Arm) -> str:
     """`5`, or `3, 1 diverged, 1 failed`."""
     parts = [str(arm.count("finished"))]
-    lost = {status: arm.count(status) for status in ("diverged", "no-signal", "failed")}
+    lost = {status: arm.count(status) for status in ("diverged", "no-signal", "failed", DAMAGED)}
     lost["unfinished"] = len(arm.runs) - arm.count("finished", *lost)
     return ", ".join(parts + [f"{count} {status}" for status, count in lost.items() if count])
 

@@ -50,6 +50,7 @@ def test_equal_seeds_are_paired_and_equal_runs_pass_at_once() -> None:
 def test_what_is_lost_never_passes() -> None:
     whole = results(0.8, 0.8, 0.81, 0.79)
     assert verdict(results(0.8, 0.8, 0.81, lost={3: "diverged in step 4"}), whole) == "worse"
+    assert verdict(results(0.8, 0.8, 0.81, lost={3: "failed"}), results(0.8, 0.8, 0.81)) == "worse", "one more, lost"
     assert verdict(whole, results(0.8, 0.8, 0.81, lost={3: "failed"})) == "cannot judge"
     assert verdict(results(0.8, 0.8), whole) == "worse", "seeds of the base are gone"
     assert verdict(results(), whole) == "worse"

@@ -17,13 +17,17 @@ BROKEN = (None, "0.9", True, float("nan"), float("inf"), 5.0, -0.1)
 
 @pytest.fixture
 def sides(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, Path]:
-    """A head that is 20 points worse than its base, two arms over four seeds each."""
     monkeypatch.chdir(tmp_path)
+    return make_sides(tmp_path)
+
+
+def make_sides(folder: Path) -> tuple[Path, Path]:
+    """A head that is 20 points worse than its base, two arms over four seeds each."""
     for side, gain in (("head", 0.1), ("base", 0.3)):
         for arm in ("grpo", "ppo"):
             for seed in range(4):
-                make_run(tmp_path / side, arm, seed, gain=gain + 0.01 * (side == "head") * seed)
-    return tmp_path / "head", tmp_path / "base"
+                make_run(folder / side, arm, seed, gain=gain + 0.01 * (side == "head") * seed)
+    return folder / "head", folder / "base"
 
 
 def verdict(head: Path, base: Path) -> int:

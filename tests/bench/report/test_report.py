@@ -12,6 +12,7 @@ import pytest
 from bench.ground.errors import UserError
 from bench.ground.registration import Registration
 from bench.ground.runs import find_runs
+from bench.ground.sums import seal
 from bench.report import gallery, listing
 from bench.report.claims import practical_comparison
 from bench.report.command import report
@@ -187,6 +188,36 @@ def test_a_run_that_failed_says_why(tmp_path: Path) -> None:
     assert (row["status"], row["message"]) == ("failed", "error: no space left")
     (result,) = rows(results(comparisons_in(loaded(tmp_path / "runs"))))
     assert result["runs"] == "0, 1 failed"
+
+
+def sealed(run: Path) -> Path:
+    """The run with the checksums of a finished one."""
+    seal(run, [file for file in run.iterdir() if file.is_file()])
+    return run
+
+
+def test_a_figure_that_was_changed_after_the_run_is_left_out_and_told(tmp_path: Path) -> None:
+    for seed in range(3):
+        run = sealed(make_run(tmp_path / "runs", "ppo", seed, gain=0.4))
+    before = rows(results(comparisons_in(loaded(tmp_path / "runs"))))
+    set_final(run, 0.95)
+    (row,) = rows(results(comparisons_in(loaded(tmp_path / "runs"))))
+    assert (before[0]["runs"], row["runs"]) == ("3", "2, 1 damaged")
+    assert "95.0" not in row["each run"]
+    listed = rows(listing.runs(comparisons_in(loaded(tmp_path / "runs"))))
+    assert sum("was changed after it was written" in row["message"] for row in listed) == 1
+
+
+@pytest.mark.parametrize("document", ["config.json", "provenance.json"])
+def test_a_run_whose_documents_were_changed_is_no_arm_of_its_own(tmp_path: Path, document: str) -> None:
+    for seed in range(3):
+        run = sealed(make_run(tmp_path / "runs", "ppo", seed, gain=0.4))
+    (run / document).write_text((run / document).read_text().replace('"', ' "', 1))
+    records = loaded(tmp_path / "runs")
+    assert list(records.unread) == [str(run)]
+    assert "changed after it was written" in records.unread[str(run)]
+    (row,) = rows(results(comparisons_in(records)))
+    assert row["runs"] == "2"
 
 
 def test_settings_are_never_mixed(tmp_path: Path) -> None:
