@@ -9,9 +9,12 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from bench.ground.errors import UserError, lacks_room
+from bench.ground.outlet import drop_output
 from bench.ground.start import loading_later, wait_passively
 
 Arguments = list[str]
+
+CUT_SHORT = 141  # as a shell has it where SIGPIPE ends a command
 
 USAGE = """usage: python -m bench COMMAND [--flags]
 
@@ -34,9 +37,14 @@ def main(arguments: Sequence[str]) -> int:
             from bench.ground.errors import nearest
 
             raise UserError(f"{arguments[0]}: unknown command; {nearest(arguments[0], COMMANDS)}")
-        return COMMANDS[arguments[0]](list(arguments[1:]))
+        code = COMMANDS[arguments[0]](list(arguments[1:]))
+        sys.stdout.flush()
+        return code
     except UserError as error:
         return refuse(error)
+    except BrokenPipeError:  # `| head` has seen enough
+        drop_output()
+        return CUT_SHORT
     except OSError as error:
         if not lacks_room(error):
             raise

@@ -4,7 +4,6 @@ import math
 import operator
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
 from scipy import stats  # type: ignore[import-untyped]
@@ -12,6 +11,7 @@ from scipy import stats  # type: ignore[import-untyped]
 from bench.config import EvalConfig, Sampling
 from bench.metrics import mean_of
 from bench.rollout import Rollout, RolloutEngine, generate, score
+from bench.scoring import blamed_on, name_of
 from tasks.core import Equivalence, Problem, Task
 
 BATCH = 256  # problems generated and scored at a time
@@ -100,7 +100,14 @@ def judge(
 
 
 def _sameness(task: Task, problem: Problem) -> Callable[[str, str], bool]:
-    return partial(task.same, problem) if isinstance(task, Equivalence) else operator.eq
+    if not isinstance(task, Equivalence):
+        return operator.eq
+
+    def same(one: str, other: str) -> bool:
+        with blamed_on(f"task {name_of(task)}", problem):
+            return bool(task.same(problem, one, other))
+
+    return same
 
 
 def summarise(verdicts: Sequence[Verdicts], num_samples: int) -> dict[str, Any]:

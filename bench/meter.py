@@ -41,7 +41,7 @@ class CpuDriver:
     def reset(self) -> None:
         """Forget the peak so far."""
         try:
-            Path("/proc/self/clear_refs").write_text("5")
+            Path("/proc/self/clear_refs").write_text("5", encoding="utf-8")
         except OSError:
             self._resettable = False
 
@@ -49,7 +49,7 @@ class CpuDriver:
         """`memory/peak_gib/<phase>`."""
         if not self._resettable:
             return {}
-        status = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
+        status = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text(encoding="utf-8").splitlines())
         peak, now = (int(status[key].split()[0]) * 1024 for key in ("VmHWM", "VmRSS"))
         if phase not in self._difference:
             self._difference[phase] = tree_pss() - now
@@ -132,7 +132,7 @@ def tree_pss() -> int:
     total = 0
     for pid in pids:
         try:
-            lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+            lines = Path(f"/proc/{pid}/smaps_rollup").read_text(encoding="utf-8").splitlines()
         except OSError:  # a child has ended meanwhile
             continue
         total += sum(int(line.split()[1]) * 1024 for line in lines if line.startswith("Pss:"))

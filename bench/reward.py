@@ -9,6 +9,7 @@ from torch import Tensor
 from bench.config import RewardModelConfig
 from bench.models.shape import ModelShape
 from bench.rollout import Rollout
+from bench.scoring import blamed_on, checked_score, finite_reward, name_of
 from tasks.answers import answer_part
 from tasks.core import Problem, Score, Split, Task
 
@@ -28,9 +29,15 @@ class RewardedTask:
         return self.task.problems(split)
 
     def score(self, problem: Problem, completion: str) -> Score:
-        """The task's verdict with the reward replaced, which is paid at the end."""
-        verdict = self.task.score(problem, completion)
-        return replace(verdict, reward=float(self.reward(problem, completion)), earned=())
+        """The task's verdict with the reward replaced, which is paid at the end.
+
+        Raises:
+            ScoreError: either gave nothing that can be trained on.
+        """
+        verdict, code = checked_score(self.task, problem, completion), f"--reward {name_of(self.reward)}"
+        with blamed_on(code, problem):
+            reward = self.reward(problem, completion)
+        return replace(verdict, reward=finite_reward(reward, code, problem), earned=())
 
 
 class RewardEngine(Protocol):
@@ -85,14 +92,18 @@ def rewarded(rollouts: Sequence[Rollout], route: Route) -> list[Rollout]:
     """The rollouts, their reward a weighted sum of the task's and the model's.
 
     The task's part is paid where the task pays it, the model's at the end.
+
+    Raises:
+        ScoreError: the model gave what is no finite number.
     """
     scores = route.engine.score([route.read(rollout) for rollout in rollouts])
     config = route.config
     mixed: list[Rollout] = []
     for rollout, raw in zip(rollouts, scores.tolist(), strict=True):
         rules = rollout.score.reward
-        learned = config.weight * (raw - config.mean) / config.std
-        reward = config.rules_weight * rules + learned
+        code = f"--reward-model {config.path}"
+        learned = config.weight * (finite_reward(raw, code, rollout.problem) - config.mean) / config.std
+        reward = finite_reward(config.rules_weight * rules + learned, code, rollout.problem)
         earned = tuple((end, config.rules_weight * amount) for end, amount in rollout.score.earned)
         if earned:
             earned = (*earned, (len(rollout.completion.text), learned))

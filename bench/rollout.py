@@ -5,12 +5,14 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal, Protocol
 
 import torch
 from torch import Tensor
 
 from bench.config import Sampling
+from bench.scoring import checked_score
 from tasks.core import Problem, Score, Task
 
 FinishReason = Literal["stop", "length"]
@@ -160,7 +162,12 @@ def count_occurrences(problems: Sequence[Problem], seen: Counter[str]) -> list[i
 
 
 def score(task: Task, samples: Sequence[Sample], num_threads: int = 4) -> list[Rollout]:
-    """Verdicts on completions, in their order; a task that judges in other processes is kept busy by threads."""
+    """Verdicts on completions, in their order; a task that judges in other processes is kept busy by threads.
+
+    Raises:
+        ScoreError: the task, or the reward in its place, gave none that can be trained on.
+    """
     with ThreadPoolExecutor(num_threads) as pool:
-        scores = pool.map(task.score, (s.problem for s in samples), (s.completion.text for s in samples))
+        judge = partial(checked_score, task)
+        scores = pool.map(judge, (s.problem for s in samples), (s.completion.text for s in samples))
         return [Rollout(**vars(s), score=verdict) for s, verdict in zip(samples, scores, strict=True)]

@@ -11,11 +11,12 @@ from typing import Any, ClassVar, Literal
 
 from tasks import sources
 from tasks.core import DataError, Problem, RewardWeights, Source, Split, carve_validation
+from tasks.sources import HubSplit as Hub
 from tasks.sources import Row, Rows
 
-Hub = tuple[str, str | None, str]  # data set, configuration, split
 MIN_ROWS = 8
 SIZES: Mapping[Split, int] = {"train": 3072, "validation": 256, "test": 512}
+SURROGATE = re.compile("[\ud800-\udfff]")
 CONTROL = re.compile(r"[\x00-\x09\x0b-\x1f\x7f]")
 
 
@@ -69,7 +70,7 @@ class DataTask:
     """
 
     NAME: ClassVar[str]
-    HUB: ClassVar[Mapping[str, Hub]]  # the data set's own splits, "train" and "test"
+    HUB: ClassVar[Mapping[str, Hub]]  # the data set's own splits, "train" and "test"; empty: the hub has none
     BOXED: ClassVar[Template]
 
     source: Source = "procedural"
@@ -180,6 +181,7 @@ def _load(task: DataTask, split: Split, bench_data: str | None) -> Loaded:
     rows = _rows(task, split)
     items = [task.item(row, place) for row, place in zip(rows.rows, rows.places, strict=True)]
     for item, place in zip(items, rows.places, strict=True):
+        _refuse_surrogates(" ".join((item.question, item.gold, item.key, *item.meta.values())), place)
         _refuse_control_characters(item.gold, place)
     if task.resolved_source != "procedural":
         _refuse_overlap(task, split, items)
@@ -197,7 +199,8 @@ def _load(task: DataTask, split: Split, bench_data: str | None) -> Loaded:
         name, prompt = f"{task.NAME}/{split}/{index}", template.fill(item.question)
         problems.append(Problem(id=name, prompt=prompt, reference=item.gold, meta=item.meta))
     if not problems:
-        raise DataError(f"{rows.origin}: no usable {split} problem in {len(items)} rows")
+        reason = f"; the first: {excluded[0]}" if excluded else ""
+        raise DataError(f"{rows.origin}: no usable {split} problem in {len(items)} rows{reason}")
     return Loaded(problems=problems, origin=rows.origin, sha256=rows.sha256, excluded=excluded)
 
 
@@ -205,14 +208,25 @@ def _rows(task: DataTask, split: Split) -> Rows:
     source = task.resolved_source
     if source != "procedural":
         stem = "test" if split == "test" else "train"
-        return sources.load_rows(source, name=task.NAME, split=stem, data=task.data, hub=task.HUB[stem])
+        if source == "hub" and stem not in task.HUB:
+            raise DataError(f"{task.NAME}: no set of the hub is its own; take --source procedural or --data PATH")
+        return sources.load_rows(source, name=task.NAME, split=stem, data=task.data, hub=task.HUB.get(stem))
     made = task.procedural(split)
     places = [f"{task.NAME}:procedural[{i}]" for i in range(len(made))]
     return Rows(rows=made, origin="procedural", sha256=sources.canonical_sha256(made), places=places)
 
 
+def _refuse_surrogates(text: str, place: str) -> None:
+    found = SURROGATE.search(text)
+    if found:
+        words = "half of a character (a lone surrogate); write both halves or remove it"
+        raise DataError(f"{place}: U+{ord(found[0]):04X}, {words}")
+
+
 def _refuse_control_characters(gold: str, place: str) -> None:
     found = CONTROL.search(gold)
+    if found and found[0] == "\r":
+        raise DataError(f"{place}: a carriage return (CR) in the gold answer; write line ends as \\n alone")
     if found:
         raise DataError(
             f"{place}: control character U+{ord(found[0]):04X} in the gold answer; LaTeX in JSON needs two backslashes"

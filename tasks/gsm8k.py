@@ -48,7 +48,11 @@ class Gsm8k(DataTask):
         return Item(question=question, gold=gold.strip(" \n"))
 
     def unusable(self, golds: Sequence[str]) -> Mapping[str, str]:
-        return {gold: f"gold {gold!r} is no number" for gold in golds if numerals.number_in(gold) is None}
+        return {
+            gold: f"gold {gold!r} is no number; write it alone behind '####'"
+            for gold in golds
+            if numerals.number_in(gold) is None
+        }
 
     def score(self, problem: Problem, completion: str) -> Score:
         reading = answers.read_answer(completion, think_opened=self.think_opened)

@@ -88,4 +88,5 @@ def puzzle_task(name: str) -> type[Logic]:
     """
     puzzle = puzzles.known_puzzles(name.removeprefix("rg:"))
     fields = [("puzzles", tuple[str, ...], field(default=(puzzle,)))]
-    return make_dataclass(name, fields, bases=(Logic,), namespace={"NAME": name}, frozen=True, kw_only=True)
+    own = {"NAME": name, "HUB": {}}  # the hub's set is of another puzzle
+    return make_dataclass(name, fields, bases=(Logic,), namespace=own, frozen=True, kw_only=True)

@@ -13,6 +13,7 @@ from typing import Any, cast
 from tasks.core import DataError, Source
 
 Row = Mapping[str, Any]
+HubSplit = tuple[str, str | None, str]  # data set, configuration, split
 SUFFIXES = (".jsonl", ".jsonl.gz", ".json")
 
 
@@ -26,7 +27,7 @@ class Rows:
     places: Sequence[str]  # "file:line" or "hub-id[index]" of each row, for messages
 
 
-def load_rows(source: Source, *, name: str, split: str, data: Path | None, hub: tuple[str, str | None, str]) -> Rows:
+def load_rows(source: Source, *, name: str, split: str, data: Path | None, hub: HubSplit | None) -> Rows:
     """Rows of `split` (the data set's own split name) of task `name`.
 
     Args:
@@ -34,12 +35,12 @@ def load_rows(source: Source, *, name: str, split: str, data: Path | None, hub: 
         name: the task, which is the folder below `$BENCH_DATA`.
         split: the file's stem, "train" or "test".
         data: a file (that serves every split asked for) or a folder of `<split>.jsonl`.
-        hub: (dataset id, configuration or None, the hub's own name of the split).
+        hub: (dataset id, configuration or None, the hub's own name of the split); None: it has none.
 
     Raises:
         DataError: no such file, an unreadable row (file and line), no rows, or an unreachable hub.
     """
-    if source == "hub":
+    if source == "hub" and hub is not None:
         return _from_hub(hub)
     root = data if data is not None else _bench_data(name)
     if root is None:
@@ -103,7 +104,7 @@ def _file(root: Path, split: str) -> Path:
 def _read(path: Path) -> Rows:
     try:
         raw = path.read_bytes()
-        text = (gzip.decompress(raw) if path.suffix == ".gz" else raw).decode("utf-8")
+        text = (gzip.decompress(raw) if path.suffix == ".gz" else raw).decode("utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise DataError(f"{path}: cannot be read: {error}") from error
     if path.suffix == ".json":
@@ -149,7 +150,7 @@ def _object(value: object, place: str) -> Row:
 
 
 @lru_cache(maxsize=16)
-def _from_hub(hub: tuple[str, str | None, str]) -> Rows:
+def _from_hub(hub: HubSplit) -> Rows:
     import datasets  # heavy, and needed only here
 
     name, configuration, split = hub

@@ -53,7 +53,7 @@ def serve(function: Callable[..., Any], answers: int, cpu_limit_s: float) -> Non
 def limit_memory(beyond_bytes: int) -> None:
     """Lets the address space grow by so much; other systems than Linux neither tell its size nor keep the limit."""
     if sys.platform == "linux":
-        held = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+        held = int(Path("/proc/self/statm").read_text(encoding="utf-8").split()[0]) * resource.getpagesize()
         resource.setrlimit(resource.RLIMIT_AS, (held + beyond_bytes, held + beyond_bytes))
 
 

@@ -16,7 +16,7 @@ from transformers import (
 from bench.engines.reference import tensors_of
 from bench.ground.errors import UserError
 from bench.meter import storage_bytes
-from bench.models import folder
+from bench.models import folder, templates
 from bench.models.load import autocast, drop_dropout
 from bench.models.shape import countable
 from bench.reward import Conversation
@@ -102,7 +102,9 @@ def encode(tokenizer: PreTrainedTokenizerBase, prompt: str, completion: str) -> 
     if tokenizer.chat_template is None:
         return tokenizer(prompt + completion)["input_ids"]  # type: ignore[return-value]
     messages = [{"role": "user", "content": prompt}, {"role": "assistant", "content": completion}]
-    return tokenizer.apply_chat_template(messages, tokenize=True, return_dict=False)  # type: ignore[return-value]
+    return tokenizer.apply_chat_template(  # type: ignore[return-value]
+        messages, chat_template=templates.fixed(tokenizer), tokenize=True, return_dict=False
+    )
 
 
 def load_classifier(location: str, flag: str = "--reward-model") -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:

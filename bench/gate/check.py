@@ -136,7 +136,7 @@ class Gate:
         for name in self.trained:
             resolve(from_tree(self.settings_of(name), f"check {name}"))  # a mistake is told before anything is started
             settings = self.config.out / f"{name.replace(':', '.')}.toml"
-            settings.write_text(tomli_w.dumps(self.settings_of(name)))
+            settings.write_text(tomli_w.dumps(self.settings_of(name)), encoding="utf-8")
             trees: dict[Side, Path] = {"head": Path.cwd(), "base": base}
             yield from check_costs(name, trees, settings, self.config.out, self.tolerances, sizes, self.say)
 

@@ -114,7 +114,7 @@ def check_costs(
             found, pairs = in_turns(workers, subject, tolerances, sizes, say)
         except WorkerError as error:
             return [worker_finding(subject, error)]
-    (folder / f"{stem}-steps.json").write_text(json.dumps([vars(pair) for pair in pairs]))
+    (folder / f"{stem}-steps.json").write_text(json.dumps([vars(pair) for pair in pairs]), encoding="utf-8")
     return found
 
 

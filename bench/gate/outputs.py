@@ -85,9 +85,9 @@ def write_findings(findings: Sequence[Finding], facts: Sequence[str], folder: Pa
     """`check.md`, `junit.xml` and `check.json`; the Markdown is also added to the job's summary where there is one."""
     folder.mkdir(parents=True, exist_ok=True)
     text = findings_in_markdown(findings, facts)
-    (folder / "check.md").write_text(text)
+    (folder / "check.md").write_text(text, encoding="utf-8")
     (folder / "junit.xml").write_bytes(junit(findings))
-    (folder / "check.json").write_text(as_json(findings, facts) + "\n")
+    (folder / "check.json").write_text(as_json(findings, facts) + "\n", encoding="utf-8")
     if summary:
-        with Path(summary).open("a") as file:
+        with Path(summary).open("a", encoding="utf-8") as file:
             file.write(text)

@@ -80,7 +80,7 @@ def write_study(path: Path, subject: str, task: str, model: str, settings: Tree)
     """A study of one arm, as `bench.study.schedule` reads it."""
     path.parent.mkdir(parents=True, exist_ok=True)
     tree = {"tasks": [task], "models": [model], "settings": settings, "arms": {subject: {"algo_name": subject}}}
-    path.write_text(tomli_w.dumps(tree))
+    path.write_text(tomli_w.dumps(tree), encoding="utf-8")
     return path
 
 

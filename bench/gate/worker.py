@@ -32,7 +32,7 @@ COUNTED = {"generated": "data/tokens_generated", "trained": "data/tokens_trained
 def waited_s() -> float:
     """Seconds so far that this thread was ready and had no core; 0 where the kernel does not tell."""
     try:
-        return int(Path("/proc/self/schedstat").read_text().split()[1]) / 1e9
+        return int(Path("/proc/self/schedstat").read_text(encoding="utf-8").split()[1]) / 1e9
     except (OSError, IndexError):
         return 0.0
 
@@ -44,7 +44,7 @@ class ResidentPeaks(CpuDriver):
         """`memory/peak_gib/<phase>`; absent where the kernel does not let a process reset its peak."""
         if not self._resettable:
             return {}
-        status = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
+        status = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text(encoding="utf-8").splitlines())
         return {f"memory/peak_gib/{phase}": int(status["VmHWM"].split()[0]) * 1024}
 
 

@@ -12,7 +12,7 @@ from bench.ground.tree import plain
 def write_json(path: Path, value: Any) -> None:  # noqa: ANN401 - any JSON value
     """Write whole or not at all, and durably."""
     partial = path.with_name(path.name + ".partial")
-    with partial.open("w") as file:
+    with partial.open("w", encoding="utf-8") as file:
         json.dump(plain(value), file, indent=1)
         file.write("\n")
         file.flush()
@@ -28,7 +28,7 @@ def read_json(path: Path) -> dict[str, Any]:
         UserError: it is not there or cannot be read.
     """
     try:
-        content = json.loads(path.read_text())
+        content = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
         raise UserError(f"{path}: cannot be read: {error}") from error
     if not isinstance(content, dict):

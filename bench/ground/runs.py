@@ -33,7 +33,7 @@ def read_document(run: Path, name: str, *needed: str) -> Document:
         UserError: it cannot be read, or lacks a key that is needed.
     """
     try:
-        tree = json.loads((run / name).read_text())
+        tree = json.loads((run / name).read_text(encoding="utf-8"))
     except (OSError, json.JSONDecodeError) as error:
         raise UserError(f"{run}: not a run directory: {name} cannot be read") from error
     if missing := [key for key in needed if key not in tree]:

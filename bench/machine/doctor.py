@@ -128,7 +128,7 @@ def _memory() -> Iterator[Check]:
 def _cgroup_limit() -> int | None:
     """Bytes that control group version 2 grants this process; None where it sets no limit."""
     path = Path("/sys/fs/cgroup/memory.max")
-    text = path.read_text().strip() if path.is_file() else "max"
+    text = path.read_text(encoding="utf-8").strip() if path.is_file() else "max"
     return None if text == "max" else int(text)
 
 
@@ -147,7 +147,7 @@ def _requirements() -> list[tuple[str | None, Requirement]]:
     """(extra or None, requirement) of this package, from its checkout or else from its installed metadata."""
     pyproject = Path(__file__).parents[2] / "pyproject.toml"
     if pyproject.is_file():
-        project = tomllib.loads(pyproject.read_text())["project"]
+        project = tomllib.loads(pyproject.read_text(encoding="utf-8"))["project"]
         named = [(None, text) for text in project["dependencies"]]
         named += [(extra, text) for extra, texts in project["optional-dependencies"].items() for text in texts]
         return [(extra, Requirement(text)) for extra, text in named]

@@ -98,7 +98,7 @@ def load_preset(name: str) -> Preset:
     path = FOLDER / f"{name}.toml"
     if name == "devices" or not path.is_file():
         raise UserError(f"unknown preset {name!r}: {nearest(name, preset_names())}")
-    table: dict[str, Any] = tomllib.loads(path.read_text())
+    table: dict[str, Any] = tomllib.loads(path.read_text(encoding="utf-8"))
     device = devices()[table.pop("device")]
     efficiency = Efficiency(**table.pop("efficiency", {}))
     return Preset(name=name, device=device, efficiency=efficiency, **table)
@@ -107,7 +107,7 @@ def load_preset(name: str) -> Preset:
 @cache
 def devices() -> dict[str, Device]:
     """Every device that is known, by name."""
-    tables = tomllib.loads((FOLDER / "devices.toml").read_text())
+    tables = tomllib.loads((FOLDER / "devices.toml").read_text(encoding="utf-8"))
     return {name: Device(name=name, **table) for name, table in tables.items()}
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 from jinja2 import TemplateError
 
 from bench.ground.errors import UserError
+from bench.models import templates
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -107,6 +108,7 @@ def apply_template(tokenizer: "PreTrainedTokenizerBase", turns: Sequence[tuple[s
     """Turns as (role, text) in the chat template, as text or as ids; with a user's turn last it asks for an answer."""
     return tokenizer.apply_chat_template(
         [{"role": role, "content": text} for role, text in turns],
+        chat_template=templates.fixed(tokenizer),
         add_generation_prompt=turns[-1][0] == "user",
         tokenize=tokenize,
         return_dict=False,

@@ -131,7 +131,7 @@ def recorded(made: dict[str, Any], weights: Path, out: Path) -> dict[str, Any]:
         "weights_sha256": hashlib.sha256(weights.read_bytes()).hexdigest(),
         "versions": versions(),
     }
-    (out / "cold_start.json").write_text(json.dumps(provenance, indent=2) + "\n")
+    (out / "cold_start.json").write_text(json.dumps(provenance, indent=2) + "\n", encoding="utf-8")
     return provenance
 
 

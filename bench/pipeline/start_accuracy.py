@@ -6,6 +6,7 @@ from typing import Any, cast
 import torch
 from transformers import LlamaForCausalLM, PreTrainedTokenizerFast
 
+from bench.scoring import checked_score
 from tasks.core import Problem, Task
 
 BATCH = 250
@@ -24,7 +25,7 @@ def start_accuracy(
         for first in range(0, len(problems), BATCH):
             prompts = [problem.prompt for problem in problems[first : first + BATCH]]
             texts += answers(model, tokenizer, prompts, sample=kind == "sampled", longest=longest)
-        scores = [task.score(problem, text) for problem, text in zip(problems, texts, strict=True)]
+        scores = [checked_score(task, problem, text) for problem, text in zip(problems, texts, strict=True)]
         figures[f"{kind}_accuracy"] = sum(score.correct for score in scores) / len(scores)
         figures[f"{kind}_reward"] = sum(score.reward for score in scores) / len(scores)
         figures[f"{kind}_format_ok"] = sum(bool(score.format_ok) for score in scores) / len(scores)

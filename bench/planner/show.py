@@ -131,8 +131,10 @@ def write_plan(
     folder.mkdir(parents=True, exist_ok=True)
     titles = [f"{job.method.name} on {job.preset.name}" for job in planned]
     text = "\n\n".join(f"## {title}\n\n{body}" for title, body in zip(titles, sections, strict=True))
-    (folder / "plan.md").write_text(f"# Plan for {config.model}\n\n{tables.markdown_table(comparison)}\n\n{text}\n")
-    (folder / "comparison.md").write_text(tables.markdown_table(comparison) + "\n")
+    (folder / "plan.md").write_text(
+        f"# Plan for {config.model}\n\n{tables.markdown_table(comparison)}\n\n{text}\n", encoding="utf-8"
+    )
+    (folder / "comparison.md").write_text(tables.markdown_table(comparison) + "\n", encoding="utf-8")
     comparison.to_csv(folder / "comparison.csv", index=False)
     comparison.map(tables.number_text).to_html(folder / "comparison.html", index=False)
     if config.plots:

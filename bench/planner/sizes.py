@@ -81,7 +81,7 @@ def resolve_shape(model: str) -> ModelShape:
     embedded = sorted(ASSETS.glob(f"{'*' if model == 'embedded' else model}/config.json")) if "/" not in model else []
     for candidate in (path, path / "config.json", *embedded):
         if candidate.is_file():
-            return _read(model, candidate.read_text())
+            return _read(model, candidate.read_text(encoding="utf-8"))
     if model.count("/") == 1 and not model.startswith((".", "/", "~")):
         return _read(model, _from_hub(model))
     raise UserError(f"unknown model {model!r}, and no folder with a config.json; {nearest(model, [*ALIASES, *TABLE])}")
@@ -105,7 +105,7 @@ def _from_hub(model: str) -> str:
 
     cached = try_to_load_from_cache(model, "config.json")
     if isinstance(cached, str):
-        return Path(cached).read_text()
+        return Path(cached).read_text(encoding="utf-8")
     # the hub's own client retries for half a minute where there is no network
     url = f"{os.environ.get('HF_ENDPOINT', 'https://huggingface.co')}/{model}/resolve/main/config.json"
     token = get_token()

@@ -61,7 +61,7 @@ def report_validation(runs: Sequence[Path], out: Path, *, quiet: bool) -> int:
     )
     Console(quiet=quiet).print(tables.markdown_table(table), soft_wrap=True)
     out.mkdir(parents=True, exist_ok=True)
-    (out / "validation.md").write_text(tables.markdown_table(table) + "\n")
+    (out / "validation.md").write_text(tables.markdown_table(table) + "\n", encoding="utf-8")
     table.to_csv(out / "validation.csv", index=False)
     print(f"wrote {out / 'validation.md'}")
     return 0

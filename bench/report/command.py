@@ -39,7 +39,7 @@ def report_command(config: ReportConfig) -> int:
     wanted = Wanted(title=config.title, reference=config.reference, target=config.target)
     page = report(config.paths, config.out, wanted)
     if not config.quiet:
-        print((config.out / "summary.md").read_text())
+        print((config.out / "summary.md").read_text(encoding="utf-8"))
     print(page)
     return 0
 
@@ -91,8 +91,9 @@ def _write_texts(
     first, summary, left_out = ([f"{line}\n" for line in part] for part in lines)
     pictures = [f"![{figure.title}](figures/{figure.name}.png)\n\n{figure.caption}\n" for figure in figures]
     verdicts = [table.markdown() for table in tables[:2]]
-    (out / "summary.md").write_text("\n".join([*first, *verdicts, *left_out]))
-    (out / "report.md").write_text("\n".join([f"# {title}\n", *summary, *(t.markdown() for t in tables), *pictures]))
+    (out / "summary.md").write_text("\n".join([*first, *verdicts, *left_out]), encoding="utf-8")
+    whole = [f"# {title}\n", *summary, *(t.markdown() for t in tables), *pictures]
+    (out / "report.md").write_text("\n".join(whole), encoding="utf-8")
 
 
 def _tables(

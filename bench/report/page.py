@@ -41,7 +41,7 @@ def write_page(
         ],
         examples=examples,
     )
-    path.write_text(html)
+    path.write_text(html, encoding="utf-8")
 
 
 def _base64(picture: Path) -> str:

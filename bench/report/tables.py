@@ -56,12 +56,12 @@ class Table:
     def write(self, folder: Path) -> None:
         """`<name>.csv`, `.md`, `.tex` and `.html`."""
         self.data.map(inert).rename(columns=inert).to_csv(folder / f"{self.name}.csv", index=False)
-        (folder / f"{self.name}.md").write_text(self.markdown())
-        (folder / f"{self.name}.html").write_text(self.shown.to_html(index=False, border=0))
+        (folder / f"{self.name}.md").write_text(self.markdown(), encoding="utf-8")
+        (folder / f"{self.name}.html").write_text(self.shown.to_html(index=False, border=0), encoding="utf-8")
         escaped = self.shown.style.hide(axis="index").format(escape="latex").format_index(escape="latex", axis=1)
         caption = f"{self.title}. {self.note}".replace("%", r"\%").replace("_", r"\_").replace("&", r"\&")
         tex = escaped.to_latex(hrules=True, caption=caption, label=f"tab:{self.name}")
-        (folder / f"{self.name}.tex").write_text(tex)
+        (folder / f"{self.name}.tex").write_text(tex, encoding="utf-8")
 
 
 def inert(value: object) -> object:

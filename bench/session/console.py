@@ -2,16 +2,18 @@
 
 import importlib.util
 import signal
+import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from types import FrameType, TracebackType
-from typing import Any, Self
+from typing import Any, Self, TextIO, cast
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from bench.ground.errors import UserError
+from bench.ground.outlet import Outlet
 
 Row = Mapping[str, Any]
 
@@ -85,7 +87,7 @@ class Display:
     def __init__(self, quiet: bool, *, silent: bool = False, console: Console | None = None) -> None:
         self.quiet = quiet or silent
         self.silent = silent  # one of several processes, of which another speaks
-        self.console = console or Console(highlight=False, soft_wrap=True)
+        self.console = console or Console(file=cast("TextIO", Outlet(sys.stdout)), highlight=False, soft_wrap=True)
         self._bar: Progress | None = None
         self._start = time.perf_counter()
 

@@ -17,6 +17,7 @@ from bench.models.load import load_model, weights_for
 from bench.planner.remedy import advice
 from bench.ranks import first_to_tell, lost_peer
 from bench.rollout import EngineError, Rollout
+from bench.scoring import ScoreError
 from bench.session import checkpoint
 from bench.session.checkpoint import Best, best_folder
 from bench.session.console import Display, Interrupt, open_tracker, profile_of_steps
@@ -61,9 +62,13 @@ class Session:
 
         Raises:
             UserError: another process writes this run.
+            ScoreError: a reward gave nothing that can be learnt from; the run has not ended by it.
         """
         with self.recorder.alone():
-            return self._drive(state, best)
+            try:
+                return self._drive(state, best)
+            except ScoreError as error:
+                raise ScoreError(f"step {state.step + 1}: {error}; mend it, then {self._how_to_go_on()}") from error
 
     def _drive(self, state: State, best: Best) -> int:
         recorder = self.recorder
@@ -116,7 +121,7 @@ class Session:
         if not error.log:
             return ""
         path = self.recorder.path / "engine.log"
-        path.write_text(error.log)
+        path.write_text(error.log, encoding="utf-8")
         return f"; what it wrote is in {path}"
 
     def _how_to_go_on(self) -> str:

@@ -15,10 +15,12 @@ from bench.engines.modules import plain_logprobs
 from bench.evaluate import describe, judge, problem_rows, summarise
 from bench.ground.errors import UserError
 from bench.ground.files import read_json, write_json
+from bench.ground.moment import read_time, start_time
 from bench.ground.sums import verify
 from bench.ground.tree import Tree
 from bench.machine.provenance import provenance
 from bench.meter import Meter
+from bench.models import templates
 from bench.models.load import load_model, load_tokenizer, locate_model, pick_device, weights_for
 from bench.models.lora import is_adapted
 from bench.models.text import check_tokenizer, encode_prompt
@@ -53,6 +55,8 @@ def examine_model(command: EvalCommand) -> int:
     if (command.data is not None or command.set) and len(names) > 1:
         raise UserError("--data and --set serve one task; for several set BENCH_DATA or use --source hub")
     meter, display = Meter(pick_device(command.engine.device)), Display(quiet=command.quiet)
+    time = time_of(command.model) or start_time()
+    templates.fix_time(time)
     with meter.phase("load"):
         examined = loaded_for(command, names, run, meter.device)
     stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%S")
@@ -60,7 +64,7 @@ def examine_model(command: EvalCommand) -> int:
     write_json(recorder.path / "config.json", command)
     data = {name: facts_of_data(task, command) for name, task in examined.tasks.items()}
     model = {"name": command.model, "location": examined.location}
-    origin = {**provenance(examined.device), "model": model, "data": data}
+    origin = {**provenance(examined.device), "template_time": time.isoformat(), "model": model, "data": data}
     write_json(recorder.path / "provenance.json", origin | meter.take())
     settings = EvalConfig(
         num_samples=command.num_samples, temperature=command.temperature, top_p=command.top_p, seed=command.seed
@@ -127,6 +131,13 @@ def run_settings(model: str) -> dict[str, Any] | None:
     path = Path(model) / "config.json"
     tree = read_json(path) if path.is_file() else {}
     return tree if "task_name" in tree else None
+
+
+def time_of(model: str) -> datetime | None:
+    """The time that the prompts of a run directory showed; None for anything else."""
+    path = Path(model) / "provenance.json"
+    text = read_json(path).get("template_time") if path.is_file() else None
+    return None if text is None else read_time(str(text), str(path))
 
 
 def task_of(name: str, command: EvalCommand, run: dict[str, Any] | None) -> Task:

@@ -1,16 +1,22 @@
 """The parts of a run, loaded and checked. Nothing is written before they are all there."""
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import replace
+from datetime import datetime
+from pathlib import Path
 from typing import Any, cast
 
 from bench.config import RunConfig
 from bench.engines.build import adapters, in_dtype, reward_routes, rollout_engine, train_engine
 from bench.ground.errors import UserError
+from bench.ground.moment import start_time
 from bench.ground.tree import Tree
 from bench.loop import Parts
 from bench.machine.provenance import provenance
 from bench.meter import Meter
+from bench.models import templates
+from bench.models.checksum import of_model
 from bench.models.load import load_model, load_tokenizer, locate_model, pick_device
 from bench.models.lora import adapter_parameters
 from bench.models.shape import ModelShape, countable
@@ -36,17 +42,28 @@ def within(problems: Sequence[Problem], limit: int | None) -> Sequence[Problem]:
     return problems if limit is None else problems[:limit]
 
 
+def sha256_of(problems: Sequence[Problem]) -> str:
+    """Of all that a task says of its problems, wherever they came from."""
+    digest = hashlib.sha256()
+    for problem in problems:
+        digest.update(repr((problem.id, problem.prompt, problem.reference, sorted(problem.meta.items()))).encode())
+    return digest.hexdigest()
+
+
 class Loaded:
     """Task, data, model and engines of one run, in the order that finds a mistake soonest."""
 
-    def __init__(self, chosen: Chosen, ranks: Ranks = ALONE) -> None:
+    def __init__(self, chosen: Chosen, ranks: Ranks = ALONE, time: datetime | None = None) -> None:
         config = chosen.config
+        self.time = time or start_time()
+        templates.fix_time(self.time)
         self.ranks = ranks
         self.chosen = chosen
         self.tree: Tree = {"arm": arm_name(chosen), **chosen.tree()}
         check_tracker(config.track)
         self.task = self._task()
         self.data = self._load_data()
+        self.sums = {split: sha256_of(problems) for split, problems in self.data.items()}
         self.location = locate_model(config.model, chosen.task_name)
         self.device = pick_device(config.engine.device)
         self.meter = Meter(self.device)
@@ -107,6 +124,8 @@ class Loaded:
             say(f"         LoRA of rank {config.lora.rank}: {trained / 1e6:.2f}M parameters trained beside them")
         if self.trainer.not_shared:
             say(f"         each completion passes with a prompt of its own: {self.trainer.not_shared}")
+        if templates.shows_time(self.tokenizer):
+            say(f"         its chat template shows the time: {self.time:%Y-%m-%d %H:%M} UTC throughout this run")
         say(f"hardware preset {config.preset}")
         for split, problems in self.data.items():
             facts = self._provenance_of(split)
@@ -138,8 +157,15 @@ class Loaded:
         """What stands behind the run's figures."""
         return {
             **provenance(self.device),
-            "model": {"name": self.config.model, "location": self.location, "parameters": self.num_parameters},
-            "data": {split: self._provenance_of(split) for split in self.data},
+            "template_time": self.time.isoformat(),
+            "model": {
+                "name": self.config.model,
+                "location": self.location,
+                "parameters": self.num_parameters,
+                "checksum": of_model(self.location, self.model.config),
+            },
+            "reward_model": {"checksum": self._reward_checksum()},
+            "data": {split: self._provenance_of(split) | {"problems_sha256": self.sums[split]} for split in self.data},
             "num_dropped_prompts": self.num_dropped,
             "preset": self.config.preset,
             "processes": self.ranks.size,
@@ -150,6 +176,10 @@ class Loaded:
     def _provenance_of(self, split: str) -> Tree:
         describe = getattr(self.config.task, "provenance", None)
         return describe(split) if describe is not None else {}
+
+    def _reward_checksum(self) -> str | None:
+        path = self.config.reward_model.path
+        return None if path is None else of_model(str(Path(path).expanduser()))
 
     def _task(self) -> Task:
         if self.config.reward is None:

@@ -79,7 +79,11 @@ class Recorder:
         if not self.ranks.leads:
             return
         if stream not in self._files:
-            self._files[stream] = (self.path / f"{stream}.jsonl").open("a")
+            self._files[stream] = (self.path / f"{stream}.jsonl").open(
+                "a",
+                encoding="utf-8",
+                errors="backslashreplace",  # half a character is an escape of JSON
+            )
         file = self._files[stream]
         file.write(json.dumps(finite(row), ensure_ascii=False) + "\n")
         file.flush()

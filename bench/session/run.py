@@ -6,7 +6,9 @@ from pathlib import Path
 
 from bench.ground.errors import UserError
 from bench.ground.files import read_json, write_json
+from bench.ground.moment import read_time, start_time
 from bench.ground.sums import unseal, verify
+from bench.ground.tree import Tree
 from bench.loop import State, at_start
 from bench.meter import is_out_of_memory
 from bench.models.load import latest_checkpoint
@@ -30,7 +32,8 @@ def start(chosen: Chosen, ranks: Ranks = ALONE) -> int:
 def begun(chosen: Chosen, ranks: Ranks = ALONE) -> tuple[Session, State]:
     """A new run before its first step: everything loaded, its folder made."""
     chosen = resolve(chosen, ranks.size)
-    loaded, display = loaded_parts(chosen, ranks), Display(quiet=chosen.config.quiet, silent=not ranks.leads)
+    loaded = loaded_parts(chosen, ranks.of_leader(start_time()), ranks)
+    display = Display(quiet=chosen.config.quiet, silent=not ranks.leads)
     loaded.announce(display)
     recorder = Recorder.create(run_path(chosen), ranks)
     if ranks.leads:
@@ -67,7 +70,10 @@ def go_on(recorder: Recorder, *, quiet: bool) -> int:
     tree.pop("arm", None)  # follows from the rest
     chosen = from_tree(tree, str(path / "config.json"))
     chosen = replace(chosen, config=replace(chosen.config, quiet=quiet))
-    loaded = loaded_parts(chosen, ranks)
+    origin = read_json(path / "provenance.json")
+    time = read_time(str(origin.get("template_time") or origin["started_at"]), str(path / "provenance.json"))
+    loaded = loaded_parts(chosen, time, ranks)
+    refuse_changed(origin, loaded.provenance(), path)
     display = Display(quiet, silent=not ranks.leads)
     state, best = at_start(chosen.config.algo, loaded.work), Best()
     counts: dict[str, int] | None = None
@@ -82,14 +88,35 @@ def go_on(recorder: Recorder, *, quiet: bool) -> int:
     return Session(loaded, recorder, display).drive(state, best)
 
 
-def loaded_parts(chosen: Chosen, ranks: Ranks) -> Loaded:
+def refuse_changed(before: Tree, now: Tree, path: Path) -> None:
+    """Hold the data and the models that were found now against the checksums of the run's start, as far as it has them.
+
+    Raises:
+        UserError: names what is another now.
+    """
+    parts = {f"the {split} data": ("data", split) for split in now["data"]}
+    parts |= {"the model": ("model",), "the reward model": ("reward_model",)}
+    for name, keys in parts.items():
+        old, new = before, now
+        for key in keys:
+            old, new = old.get(key) or {}, new.get(key) or {}
+        for kind in ("sha256", "problems_sha256", "checksum"):
+            if old.get(kind) and old[kind] != new.get(kind):
+                where = new.get("origin") or new.get("location") or ""
+                raise UserError(
+                    f"{name} changed since {path.name} began ({where}: {kind} {str(new.get(kind))[:12]}, was "
+                    f"{old[kind][:12]}): put back what it began with, or start a new run"
+                )
+
+
+def loaded_parts(chosen: Chosen, time: datetime, ranks: Ranks) -> Loaded:
     """The run's parts.
 
     Raises:
         UserError: what keeps them from being loaded, lack of memory among it.
     """
     try:
-        return Loaded(chosen, ranks)
+        return Loaded(chosen, ranks, time)
     except RuntimeError as error:
         if is_out_of_memory(error):
             raise UserError("out of memory while loading the models: python -m bench plan says what fits") from error

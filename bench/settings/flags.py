@@ -239,8 +239,8 @@ def read_toml(path: Path) -> Tree:
         UserError: it cannot be read.
     """
     try:
-        return tomllib.loads(path.read_text())
-    except (OSError, tomllib.TOMLDecodeError) as error:
+        return tomllib.loads(path.read_text(encoding="utf-8-sig"))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise UserError(f"--config {path}: {error}") from error
 
 

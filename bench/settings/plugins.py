@@ -3,6 +3,7 @@
 import importlib
 import sys
 from collections.abc import Mapping
+from dataclasses import is_dataclass
 from pathlib import Path
 from typing import Any, cast
 
@@ -40,6 +41,8 @@ def find_task(name: str) -> type[Task]:
     found = imported(name, "--task") if ":" in name else named(name, TASKS, "--task")
     if not (isinstance(found, type) and hasattr(found, "problems") and hasattr(found, "score")):
         raise UserError(f"--task {name}: not a task; it needs problems(split) and score(problem, completion)")
+    if not is_dataclass(found):
+        raise UserError(f"--task {name}: put @dataclass(frozen=True) above it: its fields are the recorded settings")
     return cast("type[Task]", found)
 
 

@@ -109,7 +109,8 @@ def with_source(config: RunConfig, *, ours: bool) -> Task:
         elif data is not None:
             changes["source"] = "path"
         elif not ours:
-            changes["source"] = "path" if bench_data(getattr(type(task), "NAME", "")) else "hub"
+            elsewhere = "hub" if getattr(type(task), "HUB", True) else "procedural"
+            changes["source"] = "path" if bench_data(getattr(type(task), "NAME", "")) else elsewhere
         changes["data"] = data
     elif config.data is not None:
         raise UserError(f"--data: {type(task).__name__} reads no data")

@@ -82,7 +82,7 @@ def last_line(log: Path) -> str:
     """The last line that says something: an error's own words."""
     if not log.exists():
         return ""
-    lines = [line.strip() for line in log.read_text(errors="replace").splitlines() if line.strip()]
+    lines = [line.strip() for line in log.read_text(encoding="utf-8", errors="replace").splitlines() if line.strip()]
     return lines[-1] if lines else ""
 
 

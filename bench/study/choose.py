@@ -5,6 +5,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
+from bench.ground.moment import of_study
 from bench.study.cluster import open_cluster
 from bench.study.execute import Executor, ExecutorConfig, LocalProcesses
 
@@ -19,5 +20,5 @@ def open_executor(config: ExecutorConfig, folder: Path, held: IO[str]) -> Genera
     if config.executor == "local":
         yield LocalProcesses(folder, held, config.jobs or 1)
         return
-    with open_cluster(config) as cluster:
+    with open_cluster(config, of_study(folder)) as cluster:
         yield cluster

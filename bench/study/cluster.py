@@ -37,8 +37,8 @@ INSTALL = 'pip install "ppo-vs-grpo-bench[ray]"'
 
 
 @contextmanager
-def open_cluster(config: ExecutorConfig) -> Generator["RayCluster"]:
-    """A connection to the cluster, or to a Ray started here, until the block ends.
+def open_cluster(config: ExecutorConfig, clock: dict[str, str]) -> Generator["RayCluster"]:
+    """A connection to the cluster, or to a Ray started here, until the block ends. `clock` tells runs the study's time.
 
     Raises:
         UserError: no Ray, or no cluster at the address.
@@ -58,7 +58,7 @@ def open_cluster(config: ExecutorConfig) -> Generator["RayCluster"]:
         raise UserError(f"--ray-address {address}: {str(error).splitlines()[0]}") from error
     try:
         with tempfile.TemporaryDirectory(prefix="bench-carried-") as place:
-            yield RayCluster(ray, config, Path(place))
+            yield RayCluster(ray, config, Path(place), clock)
     finally:
         ray.shutdown()
 
@@ -89,8 +89,8 @@ def check_address(address: str, patience_s: float = PATIENCE_S) -> None:
 class RayCluster:
     """An executor, as `bench.study.execute.Executor` has it. `place` is a folder of its own."""
 
-    def __init__(self, ray: Any, config: ExecutorConfig, place: Path) -> None:  # noqa: ANN401 - a module
-        self.ray, self.config, self.place = ray, config, place
+    def __init__(self, ray: Any, config: ExecutorConfig, place: Path, clock: dict[str, str]) -> None:  # noqa: ANN401
+        self.ray, self.config, self.place, self.clock = ray, config, place, clock
         self._actor = ray.remote(NodeRun)
         self._stopped, self._lock = Event(), Lock()
         self._staged: dict[tuple[tuple[str, str], ...], Path] = {}
@@ -192,6 +192,7 @@ class RayCluster:
             shared=shared,
             folder=None if path is None or shared else pack(path),
             links=() if shared else folders_of(run),
+            clock=self.clock,
             threads=os.environ.get("OMP_NUM_THREADS", str(self.config.ray_cores)),
         )
 

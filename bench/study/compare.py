@@ -142,6 +142,6 @@ def close_study(study: Study, outcomes: Sequence[Outcome], folder: Path, extra: 
     arms = [arm.name for arm in study.arms]
     wanted = Wanted(title=study.name, question=study.question, reference=study.reference, arms=arms, extra=extra)
     page = report(paths, folder / "report", wanted)
-    print((page.parent / "summary.md").read_text())
+    print((page.parent / "summary.md").read_text(encoding="utf-8"))
     print(page)
     return 1 if lost else 0

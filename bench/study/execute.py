@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import IO, Literal, Protocol
 
 from bench.ground.errors import UserError
+from bench.ground.moment import of_study
 from bench.ground.orphans import bound_to_me
 from bench.settings.flags import to_toml
 from bench.study.schedule import Planned
@@ -91,7 +92,7 @@ class LocalProcesses:
     """Processes of this machine, which share its cores and end with us."""
 
     def __init__(self, folder: Path, held: IO[str], jobs: int) -> None:
-        self.folder, self.held, self._jobs = folder, held, jobs
+        self.folder, self.held, self._jobs, self._clock = folder, held, jobs, of_study(folder)
         self._processes: list[subprocess.Popen[bytes]] = []
 
     @property
@@ -112,7 +113,7 @@ class LocalProcesses:
                 command,
                 stdout=file,
                 stderr=subprocess.STDOUT,
-                env={"OMP_NUM_THREADS": threads, **os.environ, **bound_to_me()},
+                env={"OMP_NUM_THREADS": threads, **os.environ, **self._clock, **bound_to_me()},
                 start_new_session=True,  # Ctrl-C reaches it once, through us
                 pass_fds=[self.held.fileno()],
             )
@@ -131,5 +132,5 @@ class LocalProcesses:
             return ["--resume", str(path)]
         file = self.folder / "configs" / f"{run.label}.toml"
         file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(to_toml(run.chosen))
+        file.write_text(to_toml(run.chosen), encoding="utf-8")
         return ["--config", str(file)]

@@ -41,7 +41,7 @@ def read_study(name: str) -> Study:
     """
     path = Path(name) if name.endswith(".toml") else READY / f"{name}.toml"
     try:
-        tree = tomllib.loads(path.read_text())
+        tree = tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         ready = ", ".join(sorted(p.stem for p in READY.glob("*.toml")))
         raise UserError(f"--study {name}: no such file; give a .toml file or one of: {ready}") from None

@@ -150,7 +150,7 @@ class Launcher:
         message = last_line(log) or f"exit code {ended.code}"
         if path is not None:
             failure = {"message": message, "exit_code": ended.code, "log": log.name}
-            (path / FAILURE).write_text(json.dumps(failure))
+            (path / FAILURE).write_text(json.dumps(failure), encoding="utf-8")
         return Outcome(run=run, path=path, status="failed", message=message, **took)
 
 

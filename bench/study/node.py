@@ -12,7 +12,7 @@ import sys
 import tarfile
 import tempfile
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from bench.ground.lock import NAME as LOCK
@@ -33,6 +33,7 @@ class Order:
     folder: bytes | None = None  # of the run, where it was begun and the node does not see it
     links: tuple[tuple[str, str], ...] = ()  # a path in the settings, and the folder that Ray carried for it
     threads: str = "1"
+    clock: dict[str, str] = field(default_factory=dict[str, str])  # environment that tells the study's time
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,14 +58,14 @@ class NodeRun:
         if not order.shared:
             self._furnish()
         config, self._log = self._home / "run.toml", self._home / "log"
-        config.write_text(order.config)
+        config.write_text(order.config, encoding="utf-8")
         arguments = ["--config", str(config)] if order.name is None else ["--resume", str(Path(order.out, order.name))]
         environment = {key: value for key, value in os.environ.items() if not key.startswith(UNTOUCHED)}
         with self._log.open("wb") as file:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "bench", "run", *arguments],
                 cwd=self._cwd,
-                env={**environment, "OMP_NUM_THREADS": order.threads, **bound_to_me()},
+                env={**environment, "OMP_NUM_THREADS": order.threads, **order.clock, **bound_to_me()},
                 stdout=file,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.ground.files import read_rows
+from bench.ground.moment import of_study
 from bench.ground.runs import read_document
 from bench.report.comparison import difference_by_seed
 from bench.report.tables import Row, Table, percent, points, share, text
@@ -30,7 +31,7 @@ def measure_transfer(outcomes: Sequence[Outcome], tasks: Settings, folder: Path,
         with log.open("wb") as file:
             done = subprocess.run(
                 [*command, "--out", str(folder / name), "--quiet"],
-                stdout=file, stderr=subprocess.STDOUT, env=os.environ, check=False,
+                stdout=file, stderr=subprocess.STDOUT, env={**os.environ, **of_study(folder.parent)}, check=False,
             )  # fmt: skip
         say(f"transfer {name}: {'done' if done.returncode == 0 else last_line(log)}")
 

@@ -50,7 +50,7 @@ def sleepers(count: int, threads: int) -> tuple[float, float]:
 
 def resident_mib() -> float:
     """This process's memory now."""
-    with open("/proc/self/statm") as file:
+    with open("/proc/self/statm", encoding="utf-8") as file:
         return int(file.read().split()[1]) * resource.getpagesize() / 2**20
 
 

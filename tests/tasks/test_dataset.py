@@ -64,7 +64,7 @@ def test_provenance_names_what_was_read(tmp_path: Path) -> None:
         "num_rows": 2,
         "sha256": hashlib.sha256((data / "test.jsonl").read_bytes()).hexdigest(),
         "num_excluded": 1,
-        "excluded": [f"{data / 'test.jsonl'}:3: gold 'because' is no number"],
+        "excluded": [f"{data / 'test.jsonl'}:3: gold 'because' is no number; write it alone behind '####'"],
         "template": "plain",
         "template_version": PLAIN.version,
         "template_sha256": hashlib.sha256(b"{question}").hexdigest(),

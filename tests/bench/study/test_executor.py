@@ -37,7 +37,7 @@ def test_one_at_once_here_and_as_many_as_it_holds_on_a_cluster() -> None:
 
 @pytest.mark.skipif(importlib.util.find_spec("ray") is not None, reason="Ray is installed")
 def test_without_ray_the_way_to_get_it_is_said() -> None:
-    with pytest.raises(UserError, match="pip install"), open_cluster(ExecutorConfig(executor="ray")):
+    with pytest.raises(UserError, match="pip install"), open_cluster(ExecutorConfig(executor="ray"), {}):
         pass
 
 
