@@ -11,6 +11,7 @@ from pathlib import Path
 from bench.ground.errors import UserError, lacks_room
 from bench.ground.outlet import drop_output
 from bench.ground.start import loading_later, wait_passively
+from bench.machine.quiet import quieten
 
 Arguments = list[str]
 
@@ -118,42 +119,13 @@ def without_hub() -> None:
         os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
 
-def quieten() -> None:
-    """Keep the libraries' own progress bars and notices out of a run's output."""
-    import torch
-
-    if not torch.cuda.is_available():
-        os.environ.setdefault("DS_ACCELERATOR", "cpu")  # else deepspeed warns of it wherever it is installed
-    from datasets.utils import logging as datasets_logging  # type: ignore[import-untyped]
-    from transformers.utils import logging
-
-    logging.disable_progress_bar()
-    logging.set_verbosity_error()
-    datasets_logging.disable_progress_bar()
-
-
 def show_list(arguments: Arguments) -> int:
     """List algorithms, tasks, embedded models, and recipes with what they change"""
-    from algorithms import ALGORITHMS
-    from bench.config import ASSETS
-    from bench.settings.recipes import RECIPES, differences
-    from tasks import TASKS
+    from bench.settings.listing import listing
 
     if arguments:
         raise UserError(f"list takes no flags; remove {' '.join(arguments)}")
-    for title, table in (("algorithms", ALGORITHMS), ("tasks", TASKS)):
-        print(title)
-        for name, cls in table.items():
-            print(f"  {name:<22}{(cls.__doc__ or '').strip().splitlines()[0]}")
-    print("embedded models")
-    for path in sorted(ASSETS.glob("*/config.json")):
-        print(f"  {path.parent.name}")
-    print("recipes, by --recipe NAME: what differs from the defaults")
-    for name, recipe in RECIPES.items():
-        print(f"  {name}: {recipe.source}{'' if recipe.checked else ' (values not yet checked against it)'}")
-        for algorithm in recipe.settings:
-            changes = (f"{key} {value!r}" for key, value, _ in differences(name, algorithm))
-            print(f"    {algorithm}: {', '.join(changes) or 'nothing'}")
+    print("\n".join(listing()))
     return 0
 
 

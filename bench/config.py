@@ -17,8 +17,7 @@ class Sampling:
     """How completions are drawn."""
 
     max_new_tokens: int | None = None
-    """Generation budget L of a completion. None: 64 for an embedded model (what the task needs where it says so), 512
-    for any other."""
+    """Generation budget L of a completion. None: 64, or what the task needs, if embedded; else 512."""
     temperature: float = 1.0
     """Divisor of the logits, in the sampler and in every log-prob pass. 0 is greedy (evaluation only)."""
     top_p: float = 1.0
@@ -50,8 +49,7 @@ class OptimizerConfig:
     schedule: Literal["constant", "linear", "cosine"] = "constant"
     """Shape of the learning rate over the budget, after warm-up."""
     warmup_steps: int = 3
-    """Samples over which the learning rate rises linearly to the peak, in steps of samples_per_step generated ones: a
-    method whose steps generate more is not warmed up for longer."""
+    """Steps of samples_per_step generated samples, over which the learning rate rises linearly to the peak."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,8 +97,7 @@ class RewardModelConfig:
     std: float = 1.0
     """Spread of the model's scores, measured beforehand, by which each is divided."""
     kinds: tuple[str, ...] = ()
-    """Kinds of prompt, as a problem's `kind` says, that the model judges; the others keep the task's reward. None
-    given: all."""
+    """Kinds of prompt, a problem's `kind`, that the model judges; others keep the task's. None given: all."""
     reads: Literal["completion", "summary"] = "completion"
     """What the model reads: the whole completion, or what follows its thought, the last `</think>`."""
 
@@ -118,8 +115,7 @@ class EngineConfig:
     rollout_batch_size: int = 256
     """Most completions generated at once."""
     share_prompts: Literal["auto", "always", "never"] = "auto"
-    """Pass a prompt once for all of its completions, packed without padding, in log-probs and updates. auto: where that
-    spares a fifth of the tokens, and the model's attention and the training engine can: docs/engines.md."""
+    """Pass a prompt once for all of its completions. auto: where that pays and can be: docs/engines.md."""
     gradient_checkpointing: bool = False
     """Compute activations again in the backward pass, to save memory."""
     rollout: Literal["hf", "vllm"] = "hf"
@@ -134,8 +130,7 @@ class EngineConfig:
     train: Literal["torch", "deepspeed"] | None = None
     """Engine that trains; `--engine` for short. None: deepspeed for several processes, else the preset's."""
     zero: Literal[0, 1, 2, 3] | None = None
-    """What deepspeed shares out; `--zero` for short. 1: optimizer states, 2: gradients too, 3: weights too.
-    None: the preset's."""
+    """What deepspeed shares out, `--zero` for short: 1 optimizer states, 2 gradients too, 3 weights too."""
     offload: tuple[Literal["optimizer", "params", "reference"], ...] = ()
     """What waits in the host's memory while it is not used; `--offload` for short. optimizer, params: deepspeed's."""
 
@@ -197,15 +192,13 @@ class RunConfig:
     seed: int = 0
     """Seed of the prompt order, the samples and the minibatches of the run."""
     budget: str = "steps=24"
-    """What the run may use: steps=N, samples=N, tokens=N (both generated), updates=N, flops=N or seconds=N (of
-    training, devices together)."""
+    """What the run may use: steps=N, samples=N, tokens=N (generated), updates=N, flops=N or seconds=N."""
     samples_per_step: int = 256
     """Completions of one step, equal for every algorithm compared."""
     rollout_lag: int = 0
     """Steps by which the sampler's weights lag behind the policy's, as in asynchronous training: docs/rollouts.md."""
     truncated_is_wrong: bool = False
-    """A completion cut off at the generation budget is never right in training, and its reward is 0, whatever it says;
-    evaluation tells both verdicts anyway."""
+    """A completion cut off at the generation budget is wrong in training, and its reward is 0."""
     reward: str | None = None
     """Function `pkg.mod:name` of (problem, completion) whose value replaces the task's reward, not its verdict."""
     reward_model: RewardModelConfig = field(default_factory=RewardModelConfig)

@@ -15,7 +15,8 @@ from bench.ground.errors import UserError
 from bench.ground.moment import VARIABLE, of_study, read_time
 from bench.models import checksum, templates
 from bench.models.checksum import of_model
-from bench.models.load import encode_prompt, load_tokenizer
+from bench.models.load import load_tokenizer
+from bench.models.text import encode_prompt
 from bench.session import drive
 from tasks import dataset, sources
 from tests.bench.small_runs import SMALL, rows, run
