@@ -11,7 +11,7 @@ from pathlib import Path
 from bench.ground.errors import UserError, lacks_room
 from bench.ground.outlet import drop_output
 from bench.ground.start import loading_later, wait_passively
-from bench.machine.quiet import quieten
+from bench.models.quiet import quieten
 
 Arguments = list[str]
 

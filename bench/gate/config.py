@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 import tyro
 
-from bench.study.execute import ExecutorConfig
+from bench.study.config import ExecutorConfig
 
 
 @dataclass(frozen=True, kw_only=True)

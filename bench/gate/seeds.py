@@ -11,7 +11,7 @@ from pathlib import Path
 from bench.ground.lock import lock_folder
 from bench.ground.orphans import end_with_parent
 from bench.study.choose import open_executor
-from bench.study.execute import ExecutorConfig
+from bench.study.config import ExecutorConfig
 from bench.study.file import read_study
 from bench.study.launch import STUDY_WRITER, Launcher, split_ended
 from bench.study.schedule import schedule

@@ -17,7 +17,7 @@ from bench.ground.errors import UserError
 from bench.ground.orphans import bound_to_me
 from bench.ground.tree import Tree
 from bench.study.board import last_line
-from bench.study.execute import ExecutorConfig
+from bench.study.config import ExecutorConfig
 
 Say = Callable[[str], None]
 

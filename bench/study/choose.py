@@ -7,7 +7,8 @@ from typing import IO
 
 from bench.ground.moment import of_study
 from bench.study.cluster import open_cluster
-from bench.study.execute import Executor, ExecutorConfig, LocalProcesses
+from bench.study.config import ExecutorConfig
+from bench.study.execute import Executor, LocalProcesses
 
 
 @contextmanager

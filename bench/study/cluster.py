@@ -23,7 +23,8 @@ from bench.ground.errors import UserError
 from bench.ground.tree import flatten
 from bench.settings.flags import to_toml
 from bench.settings.resolve import is_embedded
-from bench.study.execute import Ended, ExecutorConfig
+from bench.study.config import ExecutorConfig
+from bench.study.execute import Ended
 from bench.study.launch import recorded_runs
 from bench.study.needs import Needs, needs_of_run
 from bench.study.node import NodeRun, Order, pack, unpack

@@ -7,52 +7,12 @@ import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Literal, Protocol
+from typing import IO, Protocol
 
-from bench.ground.errors import UserError
 from bench.ground.moment import of_study
 from bench.ground.orphans import bound_to_me
 from bench.settings.flags import to_toml
 from bench.study.schedule import Planned
-
-
-@dataclass(frozen=True, kw_only=True)
-class ExecutorConfig:
-    """Where runs are carried out."""
-
-    executor: Literal["local", "ray"] = "local"
-    """What carries runs out: processes of this machine, or Ray on this machine or a cluster (docs/clusters.md)."""
-    ray_address: str | None = None
-    """HOST:PORT of a Ray cluster, or auto for the one that this machine belongs to. None: a Ray of its own, here."""
-    ray_files: Literal["sent", "shared"] = "sent"
-    """How files get to nodes. sent: Ray carries folders there and results back. shared: all see the same paths."""
-    ray_cores: int = 1
-    """Cores that a run asks of its node under Ray, and the threads that it computes with."""
-    jobs: int | None = None
-    """Runs at once, which share the processor's cores. None: one, or with Ray as many as the cluster holds."""
-
-    def check(self) -> None:
-        """Refuse what cannot be.
-
-        Raises:
-            UserError: says which setting, and what would do.
-        """
-        if self.jobs is not None and self.jobs < 1:
-            raise UserError(f"--jobs {self.jobs}: must be at least 1")
-        if self.ray_cores < 1:
-            raise UserError(f"--ray-cores {self.ray_cores}: must be at least 1")
-        if self.executor == "local" and self.ray_address is not None:
-            raise UserError(f"--ray-address {self.ray_address}: add --executor ray, which alone reads it")
-
-    def of_ray(self) -> dict[str, str | int | None]:
-        """What another process needs to know to use the same cluster."""
-        names = ("executor", "ray_address", "ray_files", "ray_cores")
-        return {name: getattr(self, name) for name in names}
-
-    @property
-    def at_once(self) -> int | None:
-        """Runs at once; None: as many as a cluster holds."""
-        return self.jobs or (1 if self.executor == "local" else None)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,7 +9,7 @@ import pytest
 from bench.ground.errors import UserError
 from bench.study.board import Board, last_line
 from bench.study.cluster import folders_of, open_cluster
-from bench.study.execute import ExecutorConfig
+from bench.study.config import ExecutorConfig
 from bench.study.needs import Needs, needs_of_run
 from bench.study.node import pack, unpack
 from bench.study.schedule import Planned, schedule
