@@ -50,7 +50,8 @@ def contrast_of(comparison: Comparison, records: Records, first: Arm, second: Ar
         return None
     paired = shares_prompts(first, second)
     cells = [
-        _cells(comparison, records, arm, endpoint, sorted(end)) for arm, end in zip((first, second), ends, strict=True)
+        cells_of(comparison, records, arm, endpoint, sorted(end))
+        for arm, end in zip((first, second), ends, strict=True)
     ]
     if any(frame is None for frame in cells):
         a, b = ([[end[seed]] for seed in sorted(end)] for end in ends)
@@ -61,7 +62,7 @@ def contrast_of(comparison: Comparison, records: Records, first: Arm, second: Ar
     return crossed(a, b) if paired and len(a) == len(b) else independent(a, b)
 
 
-def _cells(comparison: Comparison, records: Records, arm: Arm, endpoint: str, seeds: Sequence[int]) -> Frame | None:
+def cells_of(comparison: Comparison, records: Records, arm: Arm, endpoint: str, seeds: Sequence[int]) -> Frame | None:
     """(S, P) shares right, over the problems on which every run of the arm was tested; None where one kept none."""
     problems = records.problems
     column = "num_correct" if endpoint == SAMPLED else "correct"
