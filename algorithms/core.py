@@ -131,11 +131,6 @@ class Algorithm:
         """First steps in which only the critic learns, where the critic's settings name none."""
         return 0
 
-    @property
-    def critic_updates(self) -> int:
-        """Critic updates for each of the policy's, where the critic's settings name none."""
-        return 1
-
     def prompts_to_ask(self, whole: int, missing: int, kept_frac: float) -> int:
         """Prompts of a further round: `whole` fill a batch, `missing` groups are wanted, `kept_frac` were kept."""
         return whole

@@ -6,10 +6,11 @@ arXiv:2607.07508, used for GLM-5.2. There is no old policy: the sampler stands b
     L   = -sg(f(r)) A log pi,  f(r) = r where 1 - filter_low <= r <= 1 + filter_high, else 0;  token-mean
     A   = GAE with lambda 1 - 1 / (alpha * length), and lambda 1 for the critic's returns
 
-with sg the stop-gradient. A token that is dropped stays in the mean's denominator. Two critic updates for each of the
-policy's; its attention frozen (`critic.frozen`) and its offline pretraining (`pipeline critic`) are settings of a run.
+with sg the stop-gradient. A token that is dropped stays in the mean's denominator. The paper's two critic updates for
+each of the policy's are `--critic.num-epochs 2` here; its frozen attention and offline pretraining of the critic are
+not built.
 
-No implementation is released: bounds, alpha and the number of critic updates are by several accounts of the paper.
+No implementation is released: bounds and alpha are by several accounts of the paper.
 Whether it whitens advantages none of them says; here it does, as `ppo`.
 """
 
@@ -45,10 +46,6 @@ class SAO(LengthAdaptive):
                 yield f"{name} must be positive, got {getattr(self, name)}"
         if self.correction != "none":
             yield f"correction {self.correction} would weigh by the sampler twice: the filter's ratio is to it already"
-
-    @property
-    def critic_updates(self) -> int:
-        return 2
 
     def ratio(self, logprobs: Tensor, batch: Batch) -> Tensor:
         return ops.importance_ratio(logprobs, batch.rollout_logprobs, batch.mask, "token")

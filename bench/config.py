@@ -17,7 +17,7 @@ class Sampling:
     """How completions are drawn."""
 
     max_new_tokens: int | None = None
-    """Generation budget L of a completion. None: 64, or what the task needs, if embedded; else 512."""
+    """Generation budget L of a completion. None: 64 for an embedded model, 512 for any other."""
     temperature: float = 1.0
     """Divisor of the logits, in the sampler and in every log-prob pass. 0 is greedy (evaluation only)."""
     top_p: float = 1.0

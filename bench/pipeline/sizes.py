@@ -34,7 +34,7 @@ class Sizes:
     general_share: float = 0.5
     """Share of general prompts in the steps of stage 4 that have any."""
     direct_lr: float = 2e-4
-    """Peak learning rate of DPO, where it takes the place of these steps."""
+    """Peak learning rate of DPO, where --general-algo is dpo."""
     second_temperature: float = 0.7
     """Sampling temperature of stage 4 (R1: 0.7)."""
     reference_updates: int = 16

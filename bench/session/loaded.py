@@ -1,7 +1,7 @@
 """The parts of a run, loaded and checked. Nothing is written before they are all there."""
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
@@ -134,24 +134,23 @@ class Loaded:
             say(f"data     {self.chosen.task_name} {split}: {len(problems)} problems{origin}{excluded}")
         if self.num_dropped:
             say(f"         {self.num_dropped} problems dropped: prompts over {config.max_prompt_tokens} tokens")
-        algo = config.algo
+        self._announce_method(say)
+        say(f"budget   {config.budget}, seed {config.seed}")
+
+    def _announce_method(self, say: Callable[[str], None]) -> None:
+        config, algo = self.config, self.config.algo
         prompts, train = config.samples_per_step // algo.group_size, self.data["train"]
         if prompts > len(train):
-            say(
-                f"         a step draws {prompts} prompts from {len(train)} problems: each comes again in it, as a "
-                "group of its own (prompt/repeated_frac); fewer samples a step or more data would not repeat"
-            )
+            again = f"a step draws {prompts} prompts from {len(train)} problems: each comes again in it, as a group of"
+            say(f"         {again} its own (prompt/repeated_frac); fewer samples a step or more data would not repeat")
         models = [role for role in self.trainer.memory() if role in ("policy", "critic", "reference")]
         models += ["reward_model"] * len(self.rewards)
-        say(
-            f"method   {self.chosen.algo_name}: {prompts} prompts x "
-            f"{algo.group_size} a step, {algo.num_epochs * algo.num_minibatches} updates, lr {config.optimizer.lr:g}; "
-            f"models in memory: {', '.join(models)}"
-        )
+        updates = algo.num_epochs * algo.num_minibatches
+        line = f"{self.chosen.algo_name}: {prompts} prompts x {algo.group_size} a step, {updates} updates"
+        say(f"method   {line}, lr {config.optimizer.lr:g}; models in memory: {', '.join(models)}")
         if isinstance(config.task, PaysOnTheWay) and config.task.pays_as_earned and config.reward is None:
             taken = "where it is earned" if algo.reads_token_rewards else "as one sum a completion"
             say(f"reward   paid as it is earned; {self.chosen.algo_name} takes it {taken}")
-        say(f"budget   {config.budget}, seed {config.seed}")
 
     def provenance(self) -> Tree:
         """What stands behind the run's figures."""

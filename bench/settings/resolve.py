@@ -131,6 +131,10 @@ def check(config: RunConfig) -> None:
     rules += [(not math.isfinite(rate), f"--{name} {rate}: must be a number") for name, rate in rates(config).items()]
     rules += [
         (config.sampling.top_p > 1, f"--sampling.top-p {config.sampling.top_p}: must lie in (0, 1]"),
+        (
+            any("\ud800" <= letter <= "\udfff" for letter in f"{config.name}{config.out}"),
+            "--name and --out hold letters that this locale cannot read: set PYTHONUTF8=1",
+        ),
         (config.rollout_lag < 0, f"--rollout-lag {config.rollout_lag}: must be 0 or more"),
         (
             config.samples_per_step % group > 0,

@@ -38,6 +38,7 @@ from bench.planner.job import Job, Workload
 from bench.planner.memory import memory_of_job
 from bench.planner.methods import of_algorithm
 from bench.planner.setting import EngineSetting
+from bench.reward import Route
 from bench.rollout import Rollout, generate, score
 from scripts.gpu_acceptance.loop import parts_of, settings, steps
 from scripts.gpu_acceptance.parts import Figures, Part, run
@@ -70,7 +71,8 @@ def four_roles(bench: Bench, found: Figures, size: str) -> None:
         bench.tokenizer(size).save_pretrained(folder)
         reward = ClassifierReward(folder, bench.device, config.engine.dtype, config.engine.tokens_at_once)
     reward.tokenizer = bench.tokenizer(size)  # transformers reads a Qwen model's folder as Qwen's own tokenizer
-    found |= kept(steps(parts_of(bench, config, size, bench.language_model(size), reward=reward), 2)[-1])
+    route = Route(reward, config.reward_model)
+    found |= kept(steps(parts_of(bench, config, size, bench.language_model(size), rewards=(route,)), 2)[-1])
 
 
 def kept(row: Figures) -> Figures:

@@ -14,7 +14,7 @@ from bench.config import ASSETS, RewardModelConfig
 from bench.ground.errors import UserError
 from bench.models.load import load_tokenizer
 from bench.positions import place_rewards, token_ends
-from bench.reward import RewardedTask, rewarded
+from bench.reward import RewardedTask, Route, rewarded
 from bench.rollout import Completion, Rollout
 from tasks.chain import Chain
 from tests.bench.support import rollout
@@ -126,6 +126,6 @@ def test_a_learned_reward_is_added_at_the_end() -> None:
             return torch.tensor([3.0])
 
     config = RewardModelConfig(path="x", weight=2.0, rules_weight=0.5, mean=1.0)
-    (mixed,) = rewarded([paid("abcd", ((2, 1.0), (4, 0.0)))], cast("Any", Fixed()), config)
+    (mixed,) = rewarded([paid("abcd", ((2, 1.0), (4, 0.0)))], Route(cast("Any", Fixed()), config))
     assert mixed.score.reward == pytest.approx(4.5)
     assert mixed.score.earned == ((2, 0.5), (4, 0.0), (4, 4.0))

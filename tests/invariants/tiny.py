@@ -109,7 +109,7 @@ def lively(name: str) -> Algorithm:
         "mask_truncated": True,
         "group_size": 2,
     }
-    known = {f.name for f in fields(ALGORITHMS[name])}
+    known = {f.name for f in fields(ALGORITHMS[name])} - ({"correction"} if name == "sao" else set())  # its own filter
     return ALGORITHMS[name](**{k: v for k, v in settings.items() if k in known})  # type: ignore[arg-type]
 
 

@@ -183,6 +183,13 @@ def test_offload(usual: Row, shared_out: dict[str, Row], tmp_path: Path, refusal
     assert "--offload params needs --zero 3" in refusal(*few)
 
 
+def test_share_prompts(usual: Row, tmp_path: Path) -> None:
+    """The same step by fewer passes over prompts, which its FLOPs count."""
+    alone = step(tmp_path, "--engine.share-prompts", "never")
+    assert same_formulas(alone, usual, 1e-4)
+    assert usual["cost/flops"] < 0.9 * alone["cost/flops"]
+
+
 def test_no_option_is_left_out() -> None:
     options = {field.name for field in dataclasses.fields(EngineConfig)}
     assert options == {name.removeprefix("test_") for name in globals()} & options

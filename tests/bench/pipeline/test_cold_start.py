@@ -90,7 +90,7 @@ def test_shipped_models_load_and_match_their_provenance(name: str) -> None:
 
 
 def test_all_shipped_models_together_stay_small() -> None:
-    assert sum(file.stat().st_size for file in ASSETS.rglob("*") if file.is_file()) < 5_000_000
+    assert sum(file.stat().st_size for file in ASSETS.rglob("*") if file.is_file()) < 6_000_000
 
 
 @pytest.mark.parametrize("name", SHIPPED)

@@ -104,7 +104,8 @@ def test_every_stage_is_made_evaluated_and_reported(made: Path) -> None:
 def test_general_prompts_have_learned_rewards_and_problems_rules(made: Path) -> None:
     (run,) = made.glob("4-general-*/run/*")
     rows = [json.loads(line) for line in (run / "steps.jsonl").read_text().splitlines()]
-    assert all("reward/by_kind/reasoning" in row and "reward/model_by_kind/reasoning" not in row for row in rows)
+    assert any("reward/by_kind/reasoning" in row for row in rows)
+    assert not any("reward/model_by_kind/reasoning" in row for row in rows)
     assert any("reward/model_by_kind/helpful" in row and "reward/gold_by_kind/helpful" in row for row in rows)
     assert sum(row["actor/reference_renewed"] for row in rows) == 2  # two updates a step, renewed after each two
 

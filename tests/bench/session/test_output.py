@@ -43,8 +43,12 @@ def test_a_locale_without_the_letter_ends_no_run(tmp_path: Path) -> None:
         lines = [json.dumps(row, ensure_ascii=False) for row in rows]
         (tmp_path / f"{split}.jsonl").write_text("\n".join(lines), encoding="utf-8")
     locale = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
-    command = [*BENCH, "run", *FLAGS, "--data", str(tmp_path), "--name", "zoë", "--out", str(tmp_path / "out")]
+    command = [*BENCH, "run", *FLAGS, "--data", str(tmp_path), "--out", str(tmp_path / "out")]
     done = subprocess.run(command, capture_output=True, text=True, check=False, env={**os.environ, **locale})
     assert (done.returncode, done.stderr) == (0, "")
     (path,) = (tmp_path / "out").iterdir()
     assert "Zoë" in (path / "completions.jsonl").read_text(encoding="utf-8")
+    named = [*command[:-1], str(tmp_path / "named"), "--name", "zoë"]  # which tokenizers cannot write a path of
+    done = subprocess.run(named, capture_output=True, text=True, check=False, env={**os.environ, **locale})
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert "set PYTHONUTF8=1" in done.stderr
