@@ -104,11 +104,11 @@ def _from_steps(steps: Frame) -> Frame:
     held = has([f"memory/{role}_gib" for role in LASTING])
     out["trained_gib"] = out[[f"max:{name}" for name in held]].sum(axis=1, min_count=1)
     signs = [c for c in steps if c.startswith("behaviour/")]
-    for name in [*has(("actor/entropy", "completion/length_mean", "critic/explained_variance")), *signs]:
-        out[f"first:{name}"], out[f"last:{name}"] = by_run[name].first(), by_run[name].last()
+    watched = [*has(("actor/entropy", "completion/length_mean", "critic/explained_variance")), *signs]
+    out = out.join(by_run[watched].first().add_prefix("first:")).join(by_run[watched].last().add_prefix("last:"))
     if "reward/mean" in steps:
         out["reward_drawdown"] = _drawdown(steps, "reward/mean")
-    return out.copy()
+    return out
 
 
 def _drawdown(rows: Frame, column: str) -> Frame:
