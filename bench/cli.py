@@ -2,13 +2,12 @@
 
 import importlib
 import os
-import socket
 import sys
-import urllib.parse
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from bench.ground.errors import UserError, lacks_room
+from bench.ground.hub import hub_failure
 from bench.ground.outlet import drop_output
 from bench.ground.start import loading_later, wait_passively
 from bench.models.quiet import quieten
@@ -112,11 +111,8 @@ def ended(code: int, processes: int) -> int:
 
 def without_hub() -> None:
     """Where the hub cannot be reached, say so to the libraries before they load: they would retry for a minute."""
-    host = urllib.parse.urlsplit(os.environ.get("HF_ENDPOINT", "https://huggingface.co"))
-    try:
-        socket.create_connection((host.hostname, host.port or 443), timeout=3).close()
-    except OSError:
-        os.environ.setdefault("HF_HUB_OFFLINE", "1")
+    if "HF_HUB_OFFLINE" not in os.environ and hub_failure(timeout_s=3):
+        os.environ["HF_HUB_OFFLINE"] = "1"
 
 
 def show_list(arguments: Arguments) -> int:

@@ -7,8 +7,6 @@ import shutil
 import subprocess
 import sys
 import tomllib
-import urllib.error
-import urllib.request
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -22,6 +20,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from bench.ground.hub import hub_failure, hub_url
 from bench.ground.start import PASSIVE, how_threads_wait
 from bench.ground.words import GIB
 from bench.machine.config import DoctorConfig
@@ -30,7 +29,6 @@ from bench.machine.versions import package_version
 MIN_MEMORY_GIB = 2.0  # an embedded model, its optimizer states and torch itself
 MIN_DISK_GIB = 1.0  # checkpoints of a few runs of an embedded model
 DISTRIBUTION = "ppo-vs-grpo-bench"
-HUB = "https://huggingface.co"
 
 Status = Literal["ok", "optional", "failed"]
 MARKS: dict[Status, str] = {"ok": "[green]ok[/]", "optional": "[yellow]absent[/]", "failed": "[red]missing[/]"}
@@ -209,17 +207,11 @@ def _bubblewrap() -> str | None:
 def _hub(timeout_s: float) -> Check:
     needs = "network access to the hub, or --data PATH and a model folder; the embedded models need neither"
     absent = partial(Check, area="hub", name="hub", status="optional", needs=needs)
-    url = os.environ.get("HF_ENDPOINT", HUB)
     if os.environ.get("HF_HUB_OFFLINE", "0") not in {"", "0"}:
         return absent(found="switched off: HF_HUB_OFFLINE is set")
-    try:
-        with urllib.request.urlopen(urllib.request.Request(url, method="HEAD"), timeout=timeout_s):
-            pass
-    except urllib.error.HTTPError:
-        pass  # an answer, whatever it says, means that the hub is reached
-    except (OSError, ValueError) as error:
-        return absent(found=f"{url} not reached: {getattr(error, 'reason', error)}")
-    return Check(area="hub", name="hub", status="ok", found=f"{url} answers")
+    if failure := hub_failure(timeout_s):
+        return absent(found=f"{hub_url()} not reached: {failure}")
+    return Check(area="hub", name="hub", status="ok", found=f"{hub_url()} answers")
 
 
 def _data() -> Check:

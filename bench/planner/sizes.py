@@ -1,12 +1,12 @@
 """Models by name, a folder with a config.json, or the hub's: their sizes only, no weights."""
 
 import json
-import os
 import urllib.request
 from pathlib import Path
 from typing import Any
 
 from bench.ground.errors import UserError, nearest
+from bench.ground.hub import hub_url
 from bench.models.shape import ModelShape
 
 
@@ -107,7 +107,7 @@ def _from_hub(model: str) -> str:
     if isinstance(cached, str):
         return Path(cached).read_text(encoding="utf-8")
     # the hub's own client retries for half a minute where there is no network
-    url = f"{os.environ.get('HF_ENDPOINT', 'https://huggingface.co')}/{model}/resolve/main/config.json"
+    url = f"{hub_url()}/{model}/resolve/main/config.json"
     token = get_token()
     request = urllib.request.Request(url, headers={"Authorization": f"Bearer {token}"} if token else {})
     try:
