@@ -42,6 +42,10 @@ def within(problems: Sequence[Problem], limit: int | None) -> Sequence[Problem]:
     return problems if limit is None else problems[:limit]
 
 
+def _checksum_of(path: str | None) -> str | None:
+    return None if path is None else of_model(str(Path(path).expanduser()))
+
+
 def sha256_of(problems: Sequence[Problem]) -> str:
     """Of all that a task says of its problems, wherever they came from."""
     digest = hashlib.sha256()
@@ -163,7 +167,8 @@ class Loaded:
                 "parameters": self.num_parameters,
                 "checksum": of_model(self.location, self.model.config),
             },
-            "reward_model": {"checksum": self._reward_checksum()},
+            "reward_model": {"checksum": _checksum_of(self.config.reward_model.path)},
+            "safety_model": {"checksum": _checksum_of(self.config.safety_model.path)},
             "data": {split: self._provenance_of(split) | {"problems_sha256": self.sums[split]} for split in self.data},
             "num_dropped_prompts": self.num_dropped,
             "preset": self.config.preset,
@@ -175,10 +180,6 @@ class Loaded:
     def _provenance_of(self, split: str) -> Tree:
         describe = getattr(self.config.task, "provenance", None)
         return describe(split) if describe is not None else {}
-
-    def _reward_checksum(self) -> str | None:
-        path = self.config.reward_model.path
-        return None if path is None else of_model(str(Path(path).expanduser()))
 
     def _task(self) -> Task:
         if self.config.reward is None:

@@ -95,7 +95,7 @@ def refuse_changed(before: Tree, now: Tree, path: Path) -> None:
         UserError: names what is another now.
     """
     parts = {f"the {split} data": ("data", split) for split in now["data"]}
-    parts |= {"the model": ("model",), "the reward model": ("reward_model",)}
+    parts |= {f"the {name.replace('_', ' ')}": (name,) for name in ("model", "reward_model", "safety_model")}
     for name, keys in parts.items():
         old, new = before, now
         for key in keys:

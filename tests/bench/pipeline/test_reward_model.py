@@ -4,15 +4,14 @@ import json
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
-from transformers import LlamaConfig, LlamaForSequenceClassification
+from transformers import LlamaForSequenceClassification
 
 from bench.cli import main
-from bench.config import ASSETS, EngineConfig, RewardModelConfig, Sampling
+from bench.config import EngineConfig, RewardModelConfig, Sampling
 from bench.engines.hf import HFRollout
 from bench.engines.reward import ClassifierReward, padding
 from bench.ground.errors import UserError
@@ -36,10 +35,10 @@ from bench.settings.flags import parse
 from bench.settings.resolve import resolve
 from bench.work import scoring_work
 from tasks import TASKS
+from tests.bench.pipeline.classifiers import GSM8K, classifier
 from tests.bench.small_runs import SMALL, rows, run
 from tests.bench.support import rollout
 
-GSM8K = str(ASSETS / "gsm8k")
 TALKS: list[Conversation] = [("What is 1 + 2?", "It is 3."), ("Why?", "Because it is so, and always was."), ("a", "")]
 
 
@@ -61,27 +60,6 @@ class Fixed:
 
     def take_lengths(self) -> list[int]:
         return []
-
-
-def classifier(folder: Path, *, pad: int | None = 0, labels: int = 1, seed: int = 0) -> str:
-    """A small random classifier with the embedded model's tokenizer, in a folder."""
-    tokenizer: Any = load_tokenizer(GSM8K)
-    torch.manual_seed(seed)
-    config = LlamaConfig(
-        vocab_size=len(tokenizer),
-        hidden_size=16,
-        intermediate_size=24,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        num_key_value_heads=2,
-        max_position_embeddings=64,
-        initializer_range=0.4,
-        num_labels=labels,
-        pad_token_id=pad,
-    )
-    LlamaForSequenceClassification(config).save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
-    return str(folder)
 
 
 def engine(location: str, micro_batch_tokens: int = 1000) -> ClassifierReward:

@@ -19,6 +19,7 @@ from bench.models.load import load_tokenizer
 from bench.models.text import encode_prompt
 from bench.session import drive
 from tasks import dataset, sources
+from tests.bench.pipeline.classifiers import classifier
 from tests.bench.small_runs import SMALL, rows, run
 
 FLAGS = ["--algo.group-size", "4", "--eval.num-samples", "0", "--budget", "steps=2"]
@@ -132,6 +133,19 @@ def test_a_model_folder_that_was_replaced_is_refused(
     change(model)
     assert main(["run", "--resume", str(path), "--quiet"]) == 2
     assert f"the model changed since {path.name} began ({model}: checksum " in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("role", ["reward", "safety"])
+def test_so_is_either_learned_reward(
+    role: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    flags: list[str] = []
+    for name, kind in (("reward", "helpful"), ("safety", "harmful")):
+        flags += [f"--{name}-model.path", classifier(tmp_path / name), f"--{name}-model.kinds", kind]
+    path = stopped(monkeypatch, tmp_path / "out", *flags)
+    other_weights(tmp_path / role)
+    assert main(["run", "--resume", str(path), "--quiet"]) == 2
+    assert f"the {role} model changed since {path.name} began" in capsys.readouterr().err
 
 
 def test_a_large_file_is_told_by_its_samples(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
