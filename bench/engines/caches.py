@@ -83,7 +83,7 @@ def nbytes(cache: DynamicCache) -> int:
     return sum(tensor.nbytes for layer in cache.layers for tensor in _tensors(layer))
 
 
-def _tensors(layer: Any) -> Sequence[Tensor]:  # noqa: ANN401
+def _tensors(layer: object) -> Sequence[Tensor]:
     if isinstance(layer, BufferedLayer):
         return layer.buffers
     states = [*getattr(layer, "conv_states", {}).values(), *getattr(layer, "recurrent_states", {}).values()]

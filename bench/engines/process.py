@@ -64,7 +64,7 @@ class Remote:
         """
         return self._request(method, args)
 
-    def _request(self, what: object, args: tuple[object, ...]) -> Any:  # noqa: ANN401
+    def _request(self, what: object, args: tuple[object, ...]) -> object:
         try:
             self._connection.send((what, args))
             while not self._connection.poll(WATCH_S):

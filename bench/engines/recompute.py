@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
 
 import torch
 from torch import nn
@@ -25,16 +24,16 @@ def checkpoint_activations(model: PreTrainedModel) -> None:
     model.register_forward_pre_hook(partial(before, layers))
 
 
-def before(layers: Sequence[nn.Module], _model: nn.Module, _inputs: Any) -> None:  # noqa: ANN401
+def before(layers: Sequence[nn.Module], _model: nn.Module, _inputs: object) -> None:
     """Without gradient nothing is recomputed, no cache is refused, and the layers are as they evaluate."""
     for layer in layers:
         layer.training = torch.is_grad_enabled()
 
 
-def recompute(layer: nn.Module, forward: Callable[..., Any], *args: Any) -> Any:  # noqa: ANN401
+def recompute(layer: nn.Module, forward: Callable[..., object], *args: object) -> object:
     """Run a layer's forward pass now and again in the backward pass, both in evaluation."""
 
-    def evaluated(*inputs: Any) -> Any:  # noqa: ANN401
+    def evaluated(*inputs: object) -> object:
         layer.training = False
         try:
             return forward(*inputs)

@@ -16,9 +16,10 @@ from transformers import (
 from bench.engines.reference import tensors_of
 from bench.ground.errors import UserError
 from bench.meter import storage_bytes
-from bench.models import folder, templates
+from bench.models import folder
 from bench.models.load import autocast, drop_dropout
 from bench.models.shape import countable
+from bench.models.text import apply_template
 from bench.reward import Conversation
 
 
@@ -100,11 +101,8 @@ class ClassifierReward:
 def encode(tokenizer: PreTrainedTokenizerBase, prompt: str, completion: str) -> list[int]:
     """A conversation in the chat template; the bare texts, one behind the other, where there is none."""
     if tokenizer.chat_template is None:
-        return tokenizer(prompt + completion)["input_ids"]  # type: ignore[return-value]
-    messages = [{"role": "user", "content": prompt}, {"role": "assistant", "content": completion}]
-    return tokenizer.apply_chat_template(  # type: ignore[return-value]
-        messages, chat_template=templates.fixed(tokenizer), tokenize=True, return_dict=False
-    )
+        return cast("list[int]", tokenizer(prompt + completion)["input_ids"])
+    return apply_template(tokenizer, [("user", prompt), ("assistant", completion)], tokenize=True)
 
 
 def load_classifier(location: str, flag: str = "--reward-model") -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
