@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from bench.report.comparison import Arm, Comparison
 from bench.report.tables import Row, Table, number, text
 
-NAMES = ("verification", "backtracking", "subgoals", "backward_chaining")
+BEHAVIOURS = ("verification", "backtracking", "subgoals", "backward_chaining")  # as recorded by runs
 
 
 def behaviours(comparisons: Sequence[Comparison]) -> Table:
@@ -15,7 +15,7 @@ def behaviours(comparisons: Sequence[Comparison]) -> Table:
         for comparison in comparisons
         for arm in comparison.arms
         if arm.values("last:behaviour/exact")
-        for name in NAMES
+        for name in BEHAVIOURS
     ]
     note = (
         "Count a completion and (beside it) by 100 tokens, in the first and in the last step's samples, mean over "
@@ -63,6 +63,6 @@ def _changes(arm: Arm) -> str:
         name: [
             number(_mean(arm, f"{when}:behaviour/right_per_100_tokens/{name}"), 2).text for when in ("first", "last")
         ]
-        for name in NAMES
+        for name in BEHAVIOURS
     }
     return ", ".join(f"{name.replace('_', ' ')} {first} to {last}" for name, (first, last) in ends.items())

@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from bench.ground.files import read_json
+from bench.report.behaviours import BEHAVIOURS
 from bench.report.figures import style
 from bench.report.pipeline_plots import overoptimization, stages_figure
 from bench.report.pipeline_records import Arm, Facts, arms_in, runs_of
 from bench.report.tables import Cell, Row, Table, number, percent, points, quantity, text
 from bench.stats import estimate, estimate_share, paired
 
-BEHAVIOURS = ("verification", "backtracking", "subgoals", "backward_chaining")
 SHARES = {  # column -> figure of an evaluation
     "accuracy": "accuracy",
     "completed": "completed_accuracy",

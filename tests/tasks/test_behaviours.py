@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bench.report import behaviours
 from tasks import TASKS
 from tasks.behaviours import BEHAVIOURS, by_words, equations, observed, on_countdown
 from tasks.core import Problem
@@ -116,3 +117,7 @@ def test_a_task_that_can_be_read_exactly_is() -> None:
     assert observed(TASKS["countdown"](), problem, text)["backtracking"] == 1
     assert observed(TASKS["countdown"](), problem, text)["verification"] == 2
     assert observed(TASKS["gsm8k"](), problem, text) == by_words(text)
+
+
+def test_reports_read_the_names_that_runs_record() -> None:
+    assert behaviours.BEHAVIOURS == BEHAVIOURS
