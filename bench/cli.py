@@ -221,10 +221,11 @@ def pipeline(arguments: Arguments) -> int:
     if name == "r1":
         without_hub()
         from bench.pipeline.command import command as make
-        from bench.pipeline.plans import R1
+        from bench.pipeline.plans import R1, with_preset
 
         quieten()
-        return make(flags(R1, rest, prog="python -m bench pipeline r1"))
+        prog = "python -m bench pipeline r1"
+        return make(flags(R1, rest, prog=prog, default=with_preset(flags(R1, rest, prog=prog))))
     from bench.pipeline.cold_start import ColdStart, command
 
     quieten()

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from bench.config import RewardModelConfig
 from bench.models.shape import ModelShape
-from bench.rollout import Rollout
+from bench.rollout import Rollout, Sample
 from bench.scoring import blamed_on, checked_score, finite_reward, name_of
 from tasks.answers import answer_part
 from tasks.core import Problem, Score, Split, Task
@@ -69,10 +69,10 @@ class Route:
         """Whether the model judges this problem's completions."""
         return not self.config.kinds or problem.meta.get("kind") in self.config.kinds
 
-    def read(self, rollout: Rollout) -> Conversation:
+    def read(self, sample: Sample) -> Conversation:
         """What the model is given of a completion."""
-        text = rollout.completion.text
-        return rollout.problem.prompt, answer_part(text) if self.config.reads == "summary" else text
+        text = sample.completion.text
+        return sample.problem.prompt, answer_part(text) if self.config.reads == "summary" else text
 
 
 def routed(rollouts: Sequence[Rollout], routes: Sequence[Route]) -> list[Rollout]:

@@ -11,10 +11,11 @@ from bench.ground.files import read_json, write_json
 from bench.ground.tree import Tree, flatten, plain
 from bench.machine.provenance import provenance
 from bench.models.load import pick_device
-from bench.pipeline.plans import R1, Plan, numbers, plans
+from bench.pipeline.plans import R1, Plan, numbers, plans, with_preset
 from bench.pipeline.r1 import Pipeline
 from bench.pipeline.workshop import Made, StageError, StoppedError, Workshop
 from bench.report.pipeline import write_report
+from bench.session.console import Display
 from tasks.core import DataError
 
 
@@ -24,17 +25,19 @@ def command(config: R1) -> int:
     Raises:
         UserError: settings, data or a stage's input that cannot be used; says what to do.
     """
-    say = untold if config.quiet else tell
+    display = Display(config.quiet)
     pipeline = Pipeline(config)
     arms = plans(config, pipeline.sizes)
-    announce(config, pipeline, arms, say)
+    announce(config, pipeline, arms, display.say)
     config.out.mkdir(parents=True, exist_ok=True)
     if not (config.out / "provenance.json").exists():
         write_json(config.out / "provenance.json", provenance(pick_device("auto")) | {"command": typed(config)})
     try:
         for seed in range(config.seeds):
             for arm in arms:
-                shop = Workshop(out=config.out, seed=seed, allowed=numbers(config.stages), say=say, again=typed(config))
+                shop = Workshop(
+                    out=config.out, seed=seed, allowed=numbers(config.stages), say=display.say, again=typed(config)
+                )
                 record(config.out, arm, seed, pipeline.make(arm, shop))
     except DataError as error:
         raise UserError(str(error)) from error
@@ -49,16 +52,6 @@ def command(config: R1) -> int:
         print(page.read_text())
     print(page)
     return 0
-
-
-def untold(line: str) -> None:
-    """Nothing."""
-    del line
-
-
-def tell(line: str) -> None:
-    """A line, at once."""
-    print(line, flush=True)
 
 
 def announce(config: R1, pipeline: Pipeline, arms: list[Plan], say: Callable[[str], None]) -> None:
@@ -77,7 +70,7 @@ def announce(config: R1, pipeline: Pipeline, arms: list[Plan], say: Callable[[st
 
 def typed(config: R1) -> str:
     """The command with what was set otherwise than by default, `--stages` apart."""
-    set_, default = flatten(plain(config)), flatten(plain(R1()))
+    set_, default = flatten(plain(config)), flatten(plain(with_preset(config)))
     words: list[str] = []
     for name, value in set_.items():
         if value != default.get(name) and name not in ("stages", "quiet"):

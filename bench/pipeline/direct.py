@@ -1,15 +1,12 @@
 """DPO in the place of RL with preferences: pairs of the model's own answers, ranked by the learned rewards."""
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from bench.config import EngineConfig, Sampling
-from bench.engines.reward import ClassifierReward
 from bench.ground.files import read_rows
 from bench.ground.tree import Tree
 from bench.pipeline.examples import split_prompts
@@ -21,7 +18,6 @@ from bench.pipeline.workshop import StageError, StoppedError
 from bench.rollout import Sample, generate
 from bench.session.console import Interrupt
 from bench.session.record import Recorder
-from tasks.answers import answer_part
 from tasks.core import Problem
 
 GROUP = 8  # completions of a prompt, of which the best and the worst make its pair
@@ -59,12 +55,7 @@ def learned_scores(samples: Sequence[Sample], judges: Mapping[str, Judged]) -> l
     scores = [0.0] * len(samples)
     for kind, judged in judges.items():
         mine = [i for i, sample in enumerate(samples) if sample.problem.meta["kind"] == kind]
-        if not mine:
-            continue
-        engine = ClassifierReward(str(judged.path), torch.device("cpu"), "float32", 4096)
-        read: Callable[[str], str] = answer_part if kind == "helpful" else str
-        found = engine.score([(samples[i].problem.prompt, read(samples[i].completion.text)) for i in mine])
-        for i, value in zip(mine, found.tolist(), strict=True):
+        for i, value in zip(mine, judged.scores([samples[i] for i in mine]).tolist(), strict=True):
             scores[i] = value
     return scores
 

@@ -6,14 +6,18 @@ alone earns nothing. Safety: answers one by one, read whole.
 
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
+from torch import Tensor
 
+from bench.config import RewardModelConfig
 from bench.engines.reward import ClassifierReward
 from bench.pipeline.reward_model import Pair, RewardTraining, pair_accuracy, train_reward_model, train_safety_model
+from bench.reward import Route
+from bench.rollout import Sample
 from tasks import preferences
 from tasks.answers import answer_part
 from tasks.core import Split
@@ -22,6 +26,8 @@ from tasks.helpful import Helpful
 from tasks.preferences import Labelled
 
 BINS = 10
+READS: dict[str, Literal["summary", "completion"]] = {"helpful": "summary", "harmful": "completion"}
+"""The kind of prompt that each reward is for, and what it reads of an answer."""
 
 
 def pairs_of_task(path: Path | None, split: Split) -> list[preferences.Pair]:
@@ -97,10 +103,33 @@ def calibration_error(differences: Sequence[float]) -> float:
 class Judged:
     """A learned reward: its folder, the scale of its scores, and its held-out figures."""
 
+    kind: str  # of prompt, which it is for
     path: Path
     mean: float
     std: float
     facts: dict[str, Any]
+
+    @property
+    def settings(self) -> RewardModelConfig:
+        """As a run is given it: beside the task's own reward, on a scale of mean 0 and spread 1."""
+        return RewardModelConfig(
+            path=str(self.path),
+            kinds=(self.kind,),
+            reads=READS[self.kind],
+            rules_weight=1.0,
+            mean=self.mean,
+            std=self.std,
+        )
+
+    def scores(self, samples: Sequence[Sample]) -> Tensor:
+        """(B,) of completions, as a run would read them; none for none."""
+        route = Route(engine_at(self.path), self.settings)
+        return route.engine.score([route.read(sample) for sample in samples]) if samples else torch.zeros(0)
+
+
+def engine_at(path: Path) -> ClassifierReward:
+    """A learned reward that is asked outside of a run."""
+    return ClassifierReward(str(path), torch.device("cpu"), "float32", 4096)
 
 
 def helpfulness(
@@ -110,7 +139,7 @@ def helpfulness(
     plain, tested = helpful_pairs(pairs), helpful_pairs(held)
     shown = balanced(plain, train.seed)
     train_reward_model(location, shown, out, train)
-    engine = ClassifierReward(str(out), torch.device("cpu"), "float32", 4096)
+    engine = engine_at(out)
     better, worse = (engine.score([(p.prompt, getattr(p, side)) for p in tested]) for side in ("better", "worse"))
     both = torch.cat([better, worse])
     words = torch.tensor(
@@ -124,15 +153,15 @@ def helpfulness(
         "length_bias_after": length_bias(shown),
         "score_length_correlation": float(torch.corrcoef(torch.stack([both, words]))[0, 1]),
     }
-    return Judged(path=out, mean=float(both.mean()), std=max(float(both.std()), 1e-3), facts=facts)
+    return Judged(kind="helpful", path=out, mean=float(both.mean()), std=max(float(both.std()), 1e-3), facts=facts)
 
 
 def safety(
     location: str, rows: Sequence[Labelled], held: Sequence[Labelled], out: Path, train: RewardTraining
 ) -> Judged:
     """Train pointwise, and measure on `held` answers."""
-    train_safety_model(location, rows, out, replace(train))
-    engine = ClassifierReward(str(out), torch.device("cpu"), "float32", 4096)
+    train_safety_model(location, rows, out, train)
+    engine = engine_at(out)
     scores = engine.score([(row.prompt, row.answer) for row in held])
     safe = torch.tensor([row.safe for row in held])
     right = (scores > 0) == safe
@@ -142,4 +171,4 @@ def safety(
         "calibration_error": calibration_error(torch.where(safe, scores, -scores).tolist()),
         "num_held_out": len(held),
     }
-    return Judged(path=out, mean=float(scores.mean()), std=max(float(scores.std()), 1e-3), facts=facts)
+    return Judged(kind="harmful", path=out, mean=float(scores.mean()), std=max(float(scores.std()), 1e-3), facts=facts)

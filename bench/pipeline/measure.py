@@ -4,18 +4,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
-import torch
-
 from bench.config import EngineConfig, EvalConfig
 from bench.engines.build import rollout_engine
-from bench.engines.reward import ClassifierReward
 from bench.evaluate import Verdicts, judge, summarise
 from bench.metrics import behaviour_metrics, mean_of
 from bench.models.load import load_model, load_tokenizer, pick_device
 from bench.models.text import encode_prompt
 from bench.pipeline.judges import Judged
 from bench.rollout import Rollout, RolloutEngine
-from tasks.answers import answer_part
 from tasks.core import Problem, Task
 
 Figures = dict[str, float]
@@ -84,17 +80,10 @@ def of_general(verdicts: Sequence[Verdicts], exam: Exam) -> dict[str, Any]:
         found[f"general/refused_{kind}"] = mean_of(r.score.rule == "refusal" for r in rollouts)
         found[f"general/gold_{kind}"] = mean_of(r.score.gold for r in rollouts)
         if kind in exam.judges and rollouts:
-            found[f"general/model_{kind}"] = learned(exam.judges[kind], rollouts, summary_only=kind == "helpful")
+            judged = exam.judges[kind]
+            found[f"general/model_{kind}"] = float((judged.scores(rollouts).mean() - judged.mean) / judged.std)
     found["general/length_mean"] = mean_of(len(r.completion.token_ids) for part in by_kind.values() for r in part)
     return found
-
-
-def learned(judged: Judged, rollouts: Sequence[Rollout], *, summary_only: bool) -> float:
-    """Mean score of a learned reward, on its own scale of mean 0 and spread 1."""
-    engine = ClassifierReward(str(judged.path), torch.device("cpu"), "float32", 4096)
-    texts = [(r.problem.prompt, r.completion.text) for r in rollouts]
-    scores = engine.score([(p, answer_part(t)) for p, t in texts] if summary_only else texts)
-    return float((scores.mean() - judged.mean) / judged.std)
 
 
 def shown(rollout: Rollout) -> dict[str, Any]:

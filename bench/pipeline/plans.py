@@ -1,10 +1,10 @@
 """What the R1 pipeline is asked for: its settings, and which stages each arm has with what budget."""
 
-import dataclasses
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
+from bench.config import ASSETS
 from bench.ground.errors import UserError
 from bench.pipeline.sizes import PRESETS, Sizes
 
@@ -114,14 +114,15 @@ def moved(sizes: Sizes, left: frozenset[int]) -> Sizes:
     return sizes
 
 
-def sized(config: R1, *, ours: bool) -> Sizes:
-    """The preset's sizes, with what was set by flags on top."""
+def is_ours(model: str) -> bool:
+    """Whether it is one of the models that are shipped."""
+    return model == BASE or Path(model).resolve().is_relative_to(ASSETS)
+
+
+def with_preset(config: R1) -> R1:
+    """The defaults, of which the sizes are those that the flags' preset names; flags go over them."""
     named = config.preset
     if named == "auto":
+        ours = is_ours(config.model)
         named = "embedded" if ours else config.model if config.model in PRESETS else "qwen2.5-0.5b"
-    changed = {
-        f.name: value
-        for f in dataclasses.fields(Sizes)
-        if (value := getattr(config.sizes, f.name)) != getattr(Sizes(), f.name)
-    }
-    return replace(PRESETS[named], **changed)
+    return R1(sizes=PRESETS[named])

@@ -9,19 +9,18 @@
 Every stage is made of what runs are made of; this module only says what follows what.
 """
 
-import hashlib
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from bench.config import ASSETS, Sampling
 from bench.ground.tree import Tree, plain
+from bench.models.checksum import of_model
 from bench.models.load import locate_model
 from bench.pipeline import stages
 from bench.pipeline.direct import GROUP, Direct, direct
 from bench.pipeline.examples import Example, by_solver, read
 from bench.pipeline.measure import Exam
-from bench.pipeline.plans import BASE, DPO, NUMBERS, R1, Plan, sized
+from bench.pipeline.plans import BASE, DPO, NUMBERS, R1, Plan, is_ours
 from bench.pipeline.sizes import Sizes
 from bench.pipeline.workshop import Made, Workshop
 from bench.settings.flags import from_tree
@@ -36,9 +35,9 @@ class Pipeline:
 
     def __init__(self, config: R1) -> None:
         self.config = config
-        self.ours = config.model == BASE or Path(config.model).resolve().is_relative_to(ASSETS)
+        self.ours = is_ours(config.model)
         self.location = str(ASSETS / BASE) if config.model == BASE else locate_model(config.model, config.task)
-        self.sizes = sized(config, ours=self.ours)
+        self.sizes = config.sizes
         self.weights = RewardWeights(language=self.sizes.language_weight)
         self.task = self._task(config.task)
 
@@ -63,9 +62,7 @@ class Pipeline:
 
     def start_key(self) -> Tree:
         """What the base is, by name and by content where it is a folder here."""
-        weights = Path(self.location) / "model.safetensors"
-        digest = hashlib.sha256(weights.read_bytes()).hexdigest() if weights.is_file() else ""
-        return {"model": self.config.model, "weights_sha256": digest}
+        return {"model": self.config.model, "checksum": of_model(self.location)}
 
     def exam(self, judges: Made | None) -> Exam:
         """What each checkpoint is asked."""
@@ -196,15 +193,9 @@ class Pipeline:
         mixed |= {"reasoning": self.config.task, "general_share": sizes.general_share}
         mixed["preferences"] = plain(self.config.preferences)
         tree |= {"task_name": "mixed", "task": mixed, "name": f"stage-4-general-{method}"}
-        for setting, kind, reads in (
-            ("reward_model", "helpful", "summary"),
-            ("safety_model", "harmful", "completion"),
-        ):
-            judged = stages.judges_in(judges)[kind]
-            tree[setting] = {
-                **{"path": str(judged.path), "kinds": [kind], "reads": reads},
-                **{"rules_weight": 1.0, "mean": judged.mean, "std": judged.std},
-            }
+        learned = stages.judges_in(judges)
+        tree["reward_model"] = plain(learned["helpful"].settings)
+        tree["safety_model"] = plain(learned["harmful"].settings)
         return self._run(shop, 4, f"general-{method.replace(':', '.')}", now, tree)
 
     def _direct(self, shop: Workshop, now: Made, judges: Made, sizes: Sizes) -> Made:

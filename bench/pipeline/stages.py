@@ -20,7 +20,7 @@ from bench.ground.files import read_json, read_rows
 from bench.ground.tree import Tree
 from bench.pipeline import judges as learned
 from bench.pipeline.examples import Example, split, write_data
-from bench.pipeline.judges import Judged
+from bench.pipeline.judges import READS, Judged
 from bench.pipeline.measure import sampler
 from bench.pipeline.methods import Imitation
 from bench.pipeline.rejection import Ask, Rejection, in_words, kept, sampled
@@ -143,22 +143,21 @@ def judged(folder: Path, location: str, source: Path | None, settings: RewardTra
     """Both learned rewards, from the preference pairs."""
     pairs, held = (learned.pairs_of_task(source, part) for part in ("train", "validation"))
     whole, whole_held = ([row for pair in part for row in preferences.labelled(pair)] for part in (pairs, held))
-    for name in ("helpful", "harmful"):
+    for name in READS:
         shutil.rmtree(folder / name, ignore_errors=True)
     helpful = learned.helpfulness(location, pairs, held, folder / "helpful", settings)
     harmful = learned.safety(location, whole, whole_held, folder / "harmful", settings)
-    return {
-        name: {"mean": made.mean, "std": made.std, **made.facts}
-        for name, made in (("helpful", helpful), ("harmful", harmful))
-    }
+    return {made.kind: {"mean": made.mean, "std": made.std, **made.facts} for made in (helpful, harmful)}
 
 
 def judges_in(made: Made) -> dict[str, Judged]:
     """The learned rewards of a stage, by the kind of prompt that each is for."""
     facts = read_json(made.folder / "stage.json")["facts"]
     return {
-        kind: Judged(path=made.folder / kind, mean=facts[kind]["mean"], std=facts[kind]["std"], facts=facts[kind])
-        for kind in ("helpful", "harmful")
+        kind: Judged(
+            kind=kind, path=made.folder / kind, mean=facts[kind]["mean"], std=facts[kind]["std"], facts=facts[kind]
+        )
+        for kind in READS
     }
 
 
@@ -167,7 +166,6 @@ def run_tree(method: str, sizes: Sizes, steps: int, temperature: float) -> Tree:
     fields = {f.name for f in dataclasses.fields(find_algorithm(method))}
     tree: Tree = {
         "quiet": True,
-        "completions_per_step": 4,
         "eval": {"limit": 0, "num_samples": 0},
         "algo_name": method,
         "budget": f"steps={steps}",

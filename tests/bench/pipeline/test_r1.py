@@ -211,11 +211,33 @@ def test_nothing_to_make_is_refused() -> None:
         plans(R1(stages="1", skip="1"), Sizes())
 
 
-def test_the_command_that_is_named_is_the_one_that_was_typed() -> None:
+@pytest.fixture
+def parsed(monkeypatch: pytest.MonkeyPatch) -> Callable[[list[str]], R1]:
+    """The settings that the door makes of flags."""
+    seen: list[R1] = []
+    monkeypatch.setattr("bench.pipeline.command.command", lambda config: seen.append(config) or 0)
+
+    def parse(words: list[str]) -> R1:
+        assert main(["pipeline", "r1", *words]) == 0
+        return seen[-1]
+
+    return parse
+
+
+def test_the_command_that_is_named_is_the_one_that_was_typed(parsed: Callable[[list[str]], R1]) -> None:
     given = ["--skip", "1,3", "--seeds", "2", "--sizes.cold.num-updates", "7", "--sizes.other-tasks", "math", "logic"]
-    config_ = flags(R1, given, prog="r1")
-    words = typed(config_).split()[5:]
-    assert flags(R1, words, prog="r1") == config_
+    config_ = parsed(given)
+    assert parsed(typed(config_).split()[5:]) == config_
+
+
+def test_a_flag_goes_over_the_preset_whatever_it_says(parsed: Callable[[list[str]], R1]) -> None:
+    """16 steps are what another preset has by itself; here they were asked for."""
+    ours, named = Sizes().first_steps, PRESETS["smollm2-135m"]
+    asked = parsed(["--model", "smollm2-135m", "--sizes.first-steps", str(ours)])
+    assert asked.sizes == replace(named, first_steps=ours)
+    assert f"--sizes.first-steps {ours}" in typed(asked)
+    assert parsed(["--preset", "qwen2.5-0.5b"]).sizes == PRESETS["qwen2.5-0.5b"]
+    assert parsed([]).sizes == Sizes()
 
 
 def test_each_preset_is_one_that_the_flags_name() -> None:
